@@ -119,7 +119,7 @@ func (r *clusterRun) serveWhileJoining(c *cluster.Options) (stop func(), err err
 	state := func() (bool, string) { return false, *r.checked.progress.Load() }
 	noSamples := func() []web.Sample { return nil }
 	noConns := func() (func(), error) { return nil, errors.New(*r.checked.progress.Load()) }
-	f := r.checked.serveFollower(l, state, noSamples, nil, noConns)
+	f := r.checked.serveFollower(l, nil, state, noSamples, nil, noConns)
 	var served sync.WaitGroup
 	served.Go(func() { _ = f.run() }) // only probes miss it
 	return func() {

@@ -28,7 +28,7 @@
 //	durable.go                        the start from a journal
 //	attempts.go leases.go             fields of records, from the scheduler's form to the journal's and back
 //	timer.go sweep.go overdue.go      Ticks, time-outs of sessions, jobs that run too long
-//	cluster_options.go cluster_run.go metrics_cluster.go
+//	cluster_options.go cluster_run.go cluster_state.go metrics_cluster.go
 //	                                  a node of a cluster, which is a server only while it leads
 //	node_ports.go forwarded.go        the ports of a node; connections that other nodes forward to it
 //	forwarder.go follower_http.go     the connections and requests that a follower forwards to the leader

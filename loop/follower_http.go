@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -9,20 +10,25 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"treadle/loop/admin"
 	"treadle/loop/cluster"
+	"treadle/loop/page"
 	"treadle/loop/web"
 )
 
 // followerHTTP is the HTTP port of a node that does not lead. Probes and metrics are of the node itself. It forwards
 // all other requests to the leader, with connections of their own for each client's connection: the leader knows the
-// client by its connection.
+// client by its connection. While no leader serves, the node answers for the cluster itself.
 type followerHTTP struct {
 	web   *web.Server
+	state func() (ok bool, text string)
 	dial  func(ctx context.Context, client cluster.Client) (net.Conn, error)
 	proxy httputil.ReverseProxy
+	api   http.Handler // what the node answers of the API without a leader
+	site  *page.Site   // the page that it has without a leader; nil: --web off
 }
 
 // answerReadTime is the time for a client to read a piece of an answer of the leader.
@@ -32,11 +38,14 @@ const answerReadTime = 30 * time.Second
 const leaderIdle = 30 * time.Second
 
 // serveFollower makes the server of the HTTP port; run serves. state is that of /readyz. dial connects to the leader;
-// nil: the node has not joined yet. admit is web.Config.Admit.
-func (s *Server) serveFollower(l net.Listener, state func() (bool, string), samples func() []web.Sample,
+// nil with node: the node has not joined yet. admit is web.Config.Admit.
+func (s *Server) serveFollower(l net.Listener, node *cluster.Node, state func() (bool, string), samples func() []web.Sample,
 	dial func(context.Context, cluster.Client) (net.Conn, error), admit func() (leave func(), err error),
 ) *followerHTTP {
-	f := &followerHTTP{dial: dial}
+	f := &followerHTTP{state: state, dial: dial, api: s.apiWithoutLeader(node, state)}
+	if s.o.Web.Web != page.Off {
+		f.site = page.New(s.o.Web, f.api, admin.CheckCaller, s.conns.maxAPIConns)
+	}
 	f.proxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "leader", r.In.Host
@@ -133,10 +142,50 @@ func allowForwarded(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil
 }
 
+// clusterPath is the request of the API that a node answers itself while no leader serves.
+const clusterPath = "/api/v1/cluster"
+
+// apiWithoutLeader answers requests of the API while no leader serves: that for the cluster, and others with why.
+func (s *Server) apiWithoutLeader(node *cluster.Node, state func() (bool, string)) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+clusterPath, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.clusterState(r.Context(), node)) // a client that has gone needs no answer
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		_, text := state()
+		text, _, _ = strings.Cut(text, ";") // the state of the cluster says more about each node
+		web.RefuseJSON(w, http.StatusServiceUnavailable, text)
+	})
+	return mux
+}
+
+// alone returns how the node itself answers a request while no leader serves: one for the cluster, or for a page. It
+// returns nil for others, which wait for a leader, and while one serves.
+func (f *followerHTTP) alone(r *http.Request) (serve http.HandlerFunc) {
+	if r.Method == http.MethodGet && r.URL.Path == clusterPath {
+		serve = f.api.ServeHTTP
+	} else if f.site != nil {
+		serve = f.site.Away(r)
+	}
+	if serve == nil {
+		return nil
+	}
+	if ok, _ := f.state(); ok {
+		return nil
+	}
+	return serve
+}
+
 // forward forwards a request. The leader bounds the time of the request, and this node the time in which its answer is
 // unread.
 func (f *followerHTTP) forward(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
+	if serve := f.alone(r); serve != nil {
+		_ = out.SetWriteDeadline(time.Now().Add(answerReadTime)) // fails only when the connection is closed
+		serve(w, r)
+		return
+	}
 	_, _ = out.SetReadDeadline(time.Time{}), out.SetWriteDeadline(time.Time{}) // they fail only when the connection is closed
 	f.proxy.ServeHTTP(&forwardedAnswer{w, out}, r)
 }

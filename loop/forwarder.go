@@ -70,7 +70,7 @@ func newForwarder(ctx context.Context, node *cluster.Node, s *Server, ports *nod
 // serveHTTP serves the port of --http.
 func (f *forwarder) serveHTTP(s *Server, l net.Listener) {
 	samples := func() []web.Sample { return clusterSamples(f.node.Health()) }
-	f.http = s.serveFollower(l, f.node.Ready, samples, f.dialHTTP, f.takeConnSlot)
+	f.http = s.serveFollower(l, f.node, f.node.Ready, samples, f.dialHTTP, f.takeConnSlot)
 	f.goroutines.Go(func() {
 		if err := f.http.run(); err != nil {
 			s.log.Error("HTTP stopped", "error", err)

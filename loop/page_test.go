@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"unicode/utf8"
 
 	codec "treadle/codec/admin"
@@ -68,7 +69,7 @@ func (b *browser) read(path string, answer *http.Response, err error, status int
 }
 
 // pagePaths are the pages that any server has.
-var pagePaths = []string{"/", "/queues", "/jobs", "/failed", "/connections", "/dwork", "/kts46", "/cron", "/activity", "/settings", "/docs", "/submit"}
+var pagePaths = []string{"/", "/queues", "/jobs", "/failed", "/connections", "/dwork", "/kts46", "/cron", "/cluster", "/activity", "/settings", "/docs", "/submit"}
 
 // hostileNames are names that a page must not take for its own words.
 var hostileNames = []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, "\u202egnp.exe\u2066", "\xff\xfe\x00", "a\nb\r\t\x1b[31m", "{{.}} ${x} `", strings.Repeat("w", 255)}
@@ -83,6 +84,7 @@ var fields = regexp.MustCompile(`(?s) value="[^"]*"|<textarea.*?</textarea>`)
 // page that has them as text alone. What a page links to is there.
 func TestPages(t *testing.T) {
 	o := Options{HTTP: "127.0.0.1:0"}
+	o.Web.Docs, o.Web.Topics = fstest.MapFS{"docs/cluster.md": {Data: []byte("# Cluster: text\n")}}, []string{"cluster"} // pages link to it
 	o.Admin.Rules = []PolicyRule{{Pattern: "*", Values: map[string]string{"retries": "0", "keep-failed": "10", "keep-done": "10", "keep-results": "10"}}}
 	r := startServer(t, o)
 	b, a := newBrowser(t, r), api{t, r}
@@ -217,7 +219,7 @@ func TestPagesReadOnly(t *testing.T) {
 	b, a := newBrowser(t, r), api{t, r}
 	a.submit(`{"queue":"mail","name":"alice"}`)
 	id := a.ids("queue:mail")["alice"]
-	for _, path := range append([]string{"/queue?queue=mail", "/job?id=" + id}, pagePaths[:11]...) {
+	for _, path := range append([]string{"/queue?queue=mail", "/job?id=" + id}, pagePaths[:12]...) {
 		text, _ := b.load("/x/y"+path, http.StatusOK)
 		if !strings.Contains(text, "Read only") {
 			t.Errorf("%s does not say that it is read only", path)

@@ -234,6 +234,9 @@ func (h host) Health() protocol.Health {
 	ready, text := h.ready()
 	health := protocol.Health{Started: h.started.UnixMilli(), Version: h.o.Version, Ready: ready, Text: text, Connections: h.conns.connected()}
 	health.CertsExpire = h.tls.firstExpiry()
+	if h.node != nil {
+		health.Cluster, health.Unreachable = h.o.Cluster.Name, h.node.Unreachable()
+	}
 	if h.memory != nil {
 		health.Memory, health.MemoryLimit = h.memory.used(), h.memory.limit
 	}
@@ -243,6 +246,9 @@ func (h host) Health() protocol.Health {
 	}
 	return health
 }
+
+// Cluster implements admin.Host.
+func (h host) Cluster(ctx context.Context) *codec.Cluster { return h.clusterState(ctx, h.node) }
 
 // RoomFor implements protocol.Host.
 func (h host) RoomFor(bytes int) bool { return h.journal.hasRoom(bytes) }

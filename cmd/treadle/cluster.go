@@ -54,7 +54,7 @@ func (s *clusterStatusCmd) Run(con *console) error {
 		return err
 	}
 	err = s.print(con, status)
-	if _, ok := leaderOf(status); err == nil && !ok {
+	if err == nil && status.Leader() == nil {
 		err = fmt.Errorf("no node of the cluster %q leads: a majority of its %d nodes must run and reach each other", status.Cluster, len(status.Nodes))
 	}
 	return err
@@ -180,19 +180,9 @@ func askCluster(data string, change cluster.Change) (s cluster.Status, err error
 	return a.Status, err
 }
 
-// leaderOf returns the node that leads.
-func leaderOf(s cluster.Status) (leader cluster.NodeStatus, ok bool) {
-	for _, n := range s.Nodes {
-		if n.Role == "leader" && (!ok || n.Term > leader.Term) {
-			leader, ok = n, true
-		}
-	}
-	return leader, ok
-}
-
 // printCluster prints the table of the nodes, and their errors below it.
 func printCluster(w io.Writer, nodes []cluster.NodeStatus) error {
-	leader, _ := leaderOf(cluster.Status{Nodes: nodes})
+	leader := (&cluster.Status{Nodes: nodes}).Leader()
 	lines := [][]string{{"NODE", "ADDRESS", "ROLE", "TERM", "ENTRIES", "BEHIND", "STORED"}}
 	for _, n := range nodes {
 		if n.Role == "" {
@@ -200,7 +190,7 @@ func printCluster(w io.Writer, nodes []cluster.NodeStatus) error {
 			continue
 		}
 		behind := "-"
-		if leader.ID != "" {
+		if leader != nil {
 			behind = number(int64(max(n.Last, leader.Last) - n.Last))
 		}
 		lines = append(lines, []string{n.ID, n.Address, n.Role, number(int64(n.Term)), number(int64(n.Last)), behind, number(int64(n.Applied))})

@@ -40,6 +40,7 @@ func (n *webNodes) ask(i int, method, path string, body io.Reader) (status int, 
 		n.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "text/html, */*")
 	to := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	a, err := to.Do(r)
 	if err != nil {
@@ -68,7 +69,8 @@ func (n *webNodes) until(i int, path, text string) {
 }
 
 // TestClusterFollower: a follower has probes and metrics of its own, and passes all other requests of HTTP on. One that
-// the leader cannot answer any more ends without an answer.
+// the leader cannot answer any more ends without an answer. Without a leader, the node shows the cluster at the address
+// of any page.
 func TestClusterFollower(t *testing.T) {
 	t.Parallel()
 	n := &webNodes{testNodes: newNodes(t)}
@@ -127,4 +129,18 @@ func TestClusterFollower(t *testing.T) {
 	}
 	n.until(follower, "/readyz", "ok: ")
 	n.until(follower, "/api/v1/jobs?filter=queue:q", `"name":"n"`)
+	n.until(follower, "/cluster", "</svg>unreachable")
+	n.until(follower, "/", "node "+nodeID(leader)+" cannot be reached")
+
+	n.kill(3 - leader - follower)
+	n.until(follower, "/api/v1/cluster", `"kind":"no-leader"`)
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		status, got := n.ask(follower, "GET", "/jobs", nil)
+		if status == http.StatusServiceUnavailable && strings.Contains(got, "does not serve now") && strings.Count(got, "</svg>unreachable") == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the page of a node without a leader gets %d, %.2000s", status, got)
+		}
+	}
 }

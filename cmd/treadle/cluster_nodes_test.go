@@ -176,8 +176,8 @@ func (n *testNodes) leads() (at int, term uint64) {
 			if err != nil {
 				continue
 			}
-			leader, ok := leaderOf(status)
-			if !ok {
+			leader := status.Leader()
+			if leader == nil {
 				continue
 			}
 			if at = n.numberOf(leader.ID); n.running[at] == nil {

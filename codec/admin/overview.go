@@ -7,7 +7,8 @@ type Overview struct {
 	Started int64  `json:"started"` // Unix milliseconds: the counters below count from then on
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
-	Health  string `json:"health"` // what /readyz says
+	Health  string `json:"health"`            // what /readyz says
+	Cluster string `json:"cluster,omitempty"` // name of the cluster; a server that is alone has none
 
 	Submitted uint64 `json:"submitted"` // jobs
 	Done      uint64 `json:"done"`      // jobs
@@ -47,9 +48,9 @@ type ProtocolConnections struct {
 	Others   int    `json:"others"` // before the handshake, and in protocols without roles
 }
 
-// Attention is something that an operator should look at.
+// Attention is something that an operator should look at. Those of a Cluster have kinds of their own.
 type Attention struct {
-	Kind       string `json:"kind"` // not-ready, degraded, disk, certificate, no-worker, old, paused or failed
+	Kind       string `json:"kind"` // not-ready, degraded, node, disk, certificate, no-worker, old, paused or failed
 	Queue      string `json:"queue,omitempty"`
 	QueueBytes []byte `json:"queue_b64,omitempty"`
 	Text       string `json:"text"`

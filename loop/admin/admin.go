@@ -11,6 +11,7 @@
 //	GET   /api/v1/job/result              its kept result, as bytes
 //	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, contains=TEXT, sort=ORDER, limit=N, after=CURSOR
 //	GET   /api/v1/overview                the server, its counters, busiest queues and what needs attention; limit=N
+//	GET   /api/v1/cluster                 the nodes of the cluster: roles, how far each is behind, what needs attention
 //	GET   /api/v1/history                 what all jobs, or those of queue=Q, did in the span=5m, 1h or 24h
 //	GET   /api/v1/connections             the connections; protocol=P, queue=Q, limit=N, after=CURSOR
 //	POST  /api/v1/connections/close       close one: {"id":"I"}

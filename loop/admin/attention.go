@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -31,6 +32,7 @@ const (
 const (
 	notReady = iota
 	degraded
+	unreachable
 	diskLow
 	expires
 	noWorker
@@ -40,7 +42,7 @@ const (
 	attentionKinds
 )
 
-var attentionNames = [attentionKinds]string{"not-ready", "degraded", "disk", "certificate", "no-worker", "old", "failed", "paused"}
+var attentionNames = [attentionKinds]string{"not-ready", "degraded", "node", "disk", "certificate", "no-worker", "old", "failed", "paused"}
 
 // attention collects what needs an operator's attention.
 type attention struct {
@@ -68,6 +70,9 @@ func newAttention(now sched.Time, h protocol.Health, spaces *protocol.Spaces, ta
 		a.add(degraded, "", 0, h.Text)
 	case h.Journal != nil && h.Journal.Free < lowDisk*h.Journal.MinFree:
 		a.add(diskLow, "", 0, fmt.Sprintf("the disk of --data has %v free: below %v new jobs are refused", size(h.Journal.Free), size(h.Journal.MinFree)))
+	}
+	for _, id := range slices.Sorted(maps.Keys(h.Unreachable)) {
+		a.add(unreachable, "", 0, fmt.Sprintf("node %s cannot be reached: %s", id, h.Unreachable[id]))
 	}
 	if left := h.CertsExpire.Sub(time.UnixMilli(now.Wall)); !h.CertsExpire.IsZero() && left < expiresSoon {
 		a.add(expires, "", 0, "the certificate of an address with TLS expires at "+h.CertsExpire.UTC().Format(time.RFC3339))

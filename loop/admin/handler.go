@@ -111,6 +111,7 @@ func (api *API) routes() map[string]http.HandlerFunc {
 		"GET /api/v1/jobs/causes":  api.getCauses,
 		"GET /api/v1/job/graph":    api.getGraph,
 		"GET /api/v1/projects":     api.getProjects,
+		"GET /api/v1/cluster":      api.getCluster,
 	}
 	for pattern, answer := range api.changes() {
 		all[pattern] = api.auditing(pattern, answer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	codec "treadle/codec/admin"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -21,6 +22,8 @@ type Host interface {
 	// Yield is called between two parts of long work, with the start of the last part. After a long part it sleeps for
 	// as long, so that other goroutines get the scheduler's locks. It returns the start of the next part.
 	Yield(began time.Time) time.Time
+	// Cluster asks the nodes of the server's cluster for their state. A server that is alone has no nodes.
+	Cluster(ctx context.Context) *codec.Cluster
 	// Connections returns up to n open connections, in the order of their ids, from one of that id on. Connections that
 	// an HTTP server of the host's own admits are not among them.
 	Connections(from uint64, n int) []Connection

@@ -135,6 +135,7 @@ var requests = []request{
 		"GET /api/v1/overview", "getOverview", "The server, its counters, its busiest queues and what needs attention.",
 		[]parameter{number("limit", maxPage, defaultPage, "How many queues it has one by one; the others are a sum.")}, nil, asJSON(codec.Overview{}), nil,
 	},
+	{"GET /api/v1/cluster", "getCluster", "The nodes of the server's cluster, as one of them has learned it from all; a server that is alone has none.", nil, nil, asJSON(codec.Cluster{}), nil},
 	{
 		"GET /api/v1/connections", "listConnections", "The open connections of clients and workers.",
 		paged(defaultPage, text("protocol", "Only connections of this protocol."), oneQueue("Only workers of this queue, among the first eight that they serve.")), nil, asJSON(codec.Connections{}), nil,

@@ -22,7 +22,7 @@ func (api *API) getOverview(r *http.Request) (any, error) {
 	}
 	now, health, stats := api.host.Now(), api.host.Health(), api.host.Sched().Stats()
 	o := &codec.Overview{
-		At: now.Wall, Started: health.Started, Version: health.Version, Ready: health.Ready, Health: health.Text,
+		At: now.Wall, Started: health.Started, Version: health.Version, Ready: health.Ready, Health: health.Text, Cluster: health.Cluster,
 		Submitted: stats.Submitted, Done: stats.Done, Failed: stats.Fails + stats.TimedOut + stats.Abandoned, Rates: api.rates("", true),
 		Memory: health.Memory, MemoryLimit: health.MemoryLimit, Connections: []codec.ProtocolConnections{}, Queues: []codec.Queue{},
 	}
@@ -51,4 +51,12 @@ func (api *API) getOverview(r *http.Request) (any, error) {
 	o.Rest, o.RestQueues = api.sumOf(&rest, now), first.of-len(first.all)
 	o.Attention, o.AttentionMore = attention.list()
 	return o, nil
+}
+
+// getCluster answers with the nodes of the server's cluster.
+func (api *API) getCluster(r *http.Request) (any, error) {
+	if _, err := parameters(r); err != nil {
+		return nil, err
+	}
+	return api.host.Cluster(r.Context()), nil
 }

@@ -50,10 +50,8 @@ func (n *Node) Health() Health {
 	}
 	n.mu.Lock()
 	lead := n.lead
+	h.Contact = n.contact()
 	n.mu.Unlock()
-	if h.Contact = time.Duration(n.uptime() - n.observed.lastContact.Load()); lead != nil {
-		h.Contact = time.Duration(max(0, n.uptime()-lead.lastAsked()))
-	}
 	if has := n.observed.leaderLast.Load(); lead == nil && has > s.Last {
 		h.Behind = has - s.Last
 	}
@@ -148,6 +146,15 @@ func (t *transport) isServing() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.dialLocal != nil
+}
+
+// Unreachable returns why other nodes cannot be reached, by id.
+func (n *Node) Unreachable() map[string]string {
+	n.transport.mu.Lock()
+	defer n.transport.mu.Unlock()
+	all := maps.Clone(n.transport.problems)
+	maps.DeleteFunc(all, func(_, why string) bool { return why == "" })
+	return all
 }
 
 // problemText returns why other nodes cannot be reached, as the end of a text, or "".

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"go.etcd.io/raft/v3"
 )
 
 // Status is the state of the cluster, as one node has learned it from all.
@@ -26,10 +28,23 @@ type NodeStatus struct {
 	Last    uint64 `json:"last,omitempty"`   // the last entry on its disk
 	Commit  uint64 `json:"commit,omitempty"` // the last entry that it knows to be committed
 	Applied uint64 `json:"applied,omitempty"`
-	Time    int64  `json:"time,omitempty"`   // on its clock, in Unix microseconds
-	Write   int64  `json:"write,omitempty"`  // microseconds that its disk has taken on average for a write to the log of late; 0: it had few
-	Serves  bool   `json:"serves,omitempty"` // it leads, and its server is ready
+	Time    int64  `json:"time,omitempty"`    // on its clock, in Unix microseconds
+	Write   int64  `json:"write,omitempty"`   // microseconds that its disk has taken on average for a write to the log of late; 0: it had few
+	Serves  bool   `json:"serves,omitempty"`  // it leads, and its server is ready
+	Contact int64  `json:"contact,omitempty"` // milliseconds since it has heard of a leader; of a leader, since it asked the majority that has answered last
+	Learner bool   `json:"learner,omitempty"` // it does not count for a majority yet, as the node knows that was asked
+	Ahead   int64  `json:"ahead,omitempty"`   // microseconds that its clock is ahead of that of the node that was asked
 	Error   string `json:"error,omitempty"`
+}
+
+// Leader returns the node that leads, or nil. After an election an old leader may not know of the new one yet.
+func (s *Status) Leader() (leader *NodeStatus) {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Role == roleName(raft.StateLeader) && (leader == nil || n.Term > leader.Term) {
+			leader = n
+		}
+	}
+	return leader
 }
 
 // ownStatus returns the state of this node.
@@ -44,13 +59,22 @@ func (n *Node) ownStatus() NodeStatus {
 		Term: n.term, Last: last, Commit: n.commit, Applied: n.storage.replica.Applied().Index,
 		Time: n.clocks.now().UnixMicro(), Write: n.disk.average.Load() / 1000, Serves: serves,
 	}
-	if m.Learner {
+	if s.Contact = n.contact().Milliseconds(); m.Learner {
 		s.Role = "learner"
 	}
 	if n.failed != nil {
 		s.Error = n.failed.Error()
 	}
 	return s
+}
+
+// contact is the time since the node has heard of a leader; of a leader, since it asked the majority that has answered
+// last. The caller holds mu.
+func (n *Node) contact() time.Duration {
+	if n.lead != nil {
+		return time.Duration(max(0, n.uptime()-n.lead.lastAsked()))
+	}
+	return time.Duration(n.uptime() - n.observed.lastContact.Load())
 }
 
 // Status asks all nodes for their state. It returns after twice helloTimeout at the latest.
@@ -66,13 +90,16 @@ func (n *Node) Status(ctx context.Context) Status {
 			defer func() { done <- struct{}{} }()
 			if p.ID == n.o.ID {
 				s.Nodes[i] = n.ownStatus()
+				s.Nodes[i].Learner = m.Learner
 				return
 			}
 			one, err := n.transport.askStatus(ctx, p)
 			if err != nil {
 				one.Error = err.Error()
+			} else if one.Time != 0 {
+				one.Ahead = one.Time - n.clocks.now().UnixMicro()
 			}
-			one.ID, one.Address = p.ID, p.Address
+			one.ID, one.Address, one.Learner = p.ID, p.Address, m.Learner
 			s.Nodes[i] = one
 		}()
 	}

@@ -108,6 +108,7 @@ var pageFuncs = map[string]pageFunc{
 	"/cron":         (*Site).cron,
 	"/dwork":        (*Site).tasks,
 	"/kts46":        (*Site).projects,
+	"/cluster":      (*Site).cluster,
 	"/activity":     (*Site).activity,
 	"/operation":    (*Site).operation,
 	"/confirm":      (*Site).confirm,

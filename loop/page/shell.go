@@ -55,6 +55,10 @@ type menuItem struct {
 	Here       bool
 	Count      string // beside the name; empty: none
 	Bad        bool   // the count needs attention
+
+	// shown reports whether the server has what the area shows; nil: every server has it. The area of the page itself
+	// is always shown.
+	shown func(*codec.Overview) bool
 }
 
 // menu are the areas, in order.
@@ -64,7 +68,10 @@ var menu = []menuGroup{
 		{Path: "/connections", Name: "Connections"}, {Path: "/cron", Name: "Cron"},
 	}},
 	{"Protocols", []menuItem{{Path: "/dwork", Name: "dwork tasks"}, {Path: "/kts46", Name: "kts46 projects"}}},
-	{"Server", []menuItem{{Path: "/activity", Name: "Activity"}, {Path: "/settings", Name: "Settings"}, {Path: "/docs", Name: "Documents"}}},
+	{"Server", []menuItem{
+		{Path: "/cluster", Name: "Cluster", shown: func(o *codec.Overview) bool { return o.Cluster != "" }},
+		{Path: "/activity", Name: "Activity"}, {Path: "/settings", Name: "Settings"}, {Path: "/docs", Name: "Documents"},
+	}},
 }
 
 // serve answers with a page.
@@ -129,22 +136,31 @@ func (s *Site) shell(r *http.Request, v *view) *shell {
 	default:
 		f.Health, f.HealthText = "ok", "ready"
 	}
-	if o != nil {
+	if err != nil {
+		o = nil
+	} else {
 		f.Version = o.Version
 	}
+	f.Menu, f.Notice = menuOf(v.area, o), s.notices.named(r)
+	return f
+}
+
+// menuOf returns the menu of a page in an area. o is nil when there is no overview.
+func menuOf(area string, o *codec.Overview) (all []menuGroup) {
 	for _, group := range menu {
-		group.Items = slices.Clone(group.Items)
-		for i := range group.Items {
-			item := &group.Items[i]
-			item.Here = item.Path == v.area
-			if err == nil {
+		items := slices.Clone(group.Items)
+		group.Items = nil
+		for _, item := range items {
+			if item.Here = item.Path == area; o != nil {
 				item.count(o)
 			}
+			if item.Here || item.shown == nil || o != nil && item.shown(o) {
+				group.Items = append(group.Items, item)
+			}
 		}
-		f.Menu = append(f.Menu, group)
+		all = append(all, group)
 	}
-	f.Notice = s.notices.named(r)
-	return f
+	return all
 }
 
 // count sets what stands beside an area of the menu.

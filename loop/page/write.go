@@ -257,10 +257,19 @@ var glyphs = map[string]string{
 	"bad":       `<path d="M3.8 1h4.4L11 3.8v4.4L8.2 11H3.8L1 8.2V3.8z"/><path d="M6 3.4v3.2M6 8.4v.2"/>`,
 	"paused":    `<path d="M4 2.5v7M8 2.5v7" class="w"/>`,
 	"idle":      `<circle cx="6" cy="6" r="4"/>`,
+
+	"leader":      `<path d="M6 1.2 7.5 4.4l3.5.4-2.6 2.3.8 3.5L6 8.8l-3.2 1.8.8-3.5L1 4.8l3.5-.4z" class="f"/>`,
+	"follower":    `<circle cx="6" cy="6" r="4"/>`,
+	"candidate":   `<path d="M6 1.5 10.5 6 6 10.5 1.5 6z"/>`,
+	"learner":     `<path d="M6 1.5v6m-2.8-2.6L6 7.7l2.8-2.8M2 10.5h8"/>`,
+	"unreachable": `<path d="m2.5 2.5 7 7m0-7-7 7" class="w"/>`,
 }
 
 // tones are the classes of glyphs that have a colour beside their shape.
-var tones = map[string]string{"running": "run", "failed": "bad", "bad": "bad", "warn": "warn", "paused": "warn", "ok": "ok", "done": "ok", "expired": "warn"}
+var tones = map[string]string{
+	"running": "run", "failed": "bad", "bad": "bad", "warn": "warn", "paused": "warn", "ok": "ok", "done": "ok", "expired": "warn",
+	"leader": "run", "unreachable": "bad",
+}
 
 // glyph draws the shape of a state.
 func glyph(state string) template.HTML {

@@ -98,9 +98,11 @@ type Health struct {
 	Text        string // what /readyz says
 	Memory      int64  // bytes in use, of MemoryLimit
 	MemoryLimit int64
-	Journal     *JournalHealth // nil: the server has none
-	Connections []Connected    // of each protocol that is served
-	CertsExpire time.Time      // when the first certificate of an address expires; zero: no address has one
+	Journal     *JournalHealth    // nil: the server has none
+	Connections []Connected       // of each protocol that is served
+	CertsExpire time.Time         // when the first certificate of an address expires; zero: no address has one
+	Cluster     string            // of which the server is a node; empty: it is alone
+	Unreachable map[string]string // the other nodes that cannot be reached, each with why
 }
 
 // Connected are the open connections of a protocol, by role.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -16,7 +17,7 @@ import (
 var axeFile = flag.String("axe", "", "axe.min.js of axe-core")
 
 // emptyPages are the pages of a server that has done nothing.
-var emptyPages = []string{"/", "/queues", "/jobs", "/failed", "/connections", "/dwork", "/kts46", "/cron", "/activity", "/settings", "/docs", "/submit"}
+var emptyPages = []string{"/", "/queues", "/jobs", "/failed", "/connections", "/dwork", "/kts46", "/cron", "/cluster", "/activity", "/settings", "/docs", "/submit"}
 
 // taskPath is the page of a task that waits for others. Tasks are gone when they are done, so at looks for one.
 const taskPath = "task"
@@ -130,6 +131,26 @@ func TestAccessibleEmpty(t *testing.T) {
 	for name, path := range map[string]string{"hostile queues": "/queues", "hostile failed": "/failed", "hostile job": hostileJob(3)} {
 		b.accessible(name, path, source)
 	}
+}
+
+// TestAccessibleCluster: the same of a cluster: complete, with a node lost, and as a node without a leader shows it.
+// That page gives way to the one of its address when a node leads again.
+func TestAccessibleCluster(t *testing.T) {
+	t.Parallel()
+	source := axeSource(t)
+	nodes := cluster(t)
+	b := openTab(t, newBrowser(t), nodes[0])
+	b.away = true // on a busy machine the leader may change
+	b.accessible("cluster", "/cluster", source)
+	nodes[1].end()
+	nodes[0].awaitStatus(http.StatusOK)
+	b.accessible("cluster with a node lost", "/cluster", source)
+	nodes[2].end()
+	nodes[0].awaitStatus(http.StatusServiceUnavailable)
+	b.accessible("no leader", "/jobs", source)
+	b.until("h1", "Cluster jobs")
+	nodes[2].again()
+	b.until("h1", "Jobs")
 }
 
 // mostHTML bounds a page, in bytes, however large the payloads on it are.

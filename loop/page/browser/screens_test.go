@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"image/png"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,6 +108,22 @@ func TestScreens(t *testing.T) {
 	empty := openTab(t, browser, serve(t))
 	for _, path := range emptyPages {
 		empty.picture(path, "empty"+strings.ReplaceAll(path, "/", "-"), "light", 1280)
+	}
+	nodes := cluster(t)
+	b = openTab(t, browser, nodes[0])
+	b.away = true
+	for _, state := range []string{"cluster", "cluster-lost", "cluster-no-leader"} {
+		switch state {
+		case "cluster-lost":
+			nodes[1].end()
+			nodes[0].awaitStatus(http.StatusOK)
+		case "cluster-no-leader":
+			nodes[2].end()
+			nodes[0].awaitStatus(http.StatusServiceUnavailable)
+		}
+		b.picture("/cluster", state+"-light", "light", 1280)
+		b.picture("/cluster", state+"-dark", "dark", 1280)
+		b.picture("/cluster", state+"-phone", "light", 375)
 	}
 	readOnly := openTab(t, browser, serve(t, "--web", "read-only"))
 	readOnly.picture("/", "read-only", "light", 1280)

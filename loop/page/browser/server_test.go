@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,7 +25,10 @@ const patience = 2 * time.Minute
 // server is a Treadle program, on ports of its own.
 type server struct {
 	t    *testing.T
-	root string // the address of its pages
+	root string    // the address of its pages
+	end  func()    // stops the program
+	says io.Reader // what the program prints
+	args []string
 }
 
 // serve starts a server in memory, with an HTTP port alone, until the end of the test.
@@ -38,8 +43,8 @@ func serve(t *testing.T, flags ...string) *server {
 // address finds the address of the pages in a line of the program's.
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// start starts the program until the end of the test.
-func start(t *testing.T, args ...string) *server {
+// launch starts the program until the end of the test.
+func launch(t *testing.T, args ...string) *server {
 	t.Helper()
 	program := os.Getenv("TREADLE_BINARY")
 	if program == "" {
@@ -51,14 +56,22 @@ func start(t *testing.T, args ...string) *server {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 		in.Close()
 	})
+	t.Cleanup(end)
+	return &server{t: t, end: end, says: says, args: args}
+}
+
+// start launches the program, and waits until it serves its pages.
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := launch(t, args...)
 	found := make(chan string, 1)
 	go func() {
-		for lines := bufio.NewScanner(says); lines.Scan(); {
+		for lines := bufio.NewScanner(s.says); lines.Scan(); {
 			if root := address.FindString(lines.Text()); root != "" {
 				select {
 				case found <- root:
@@ -67,21 +80,67 @@ func start(t *testing.T, args ...string) *server {
 			}
 		}
 	}()
-	s := &server{t: t}
 	select {
 	case s.root = <-found:
 	case <-time.After(patience):
 		t.Fatal("the program does not start")
 	}
+	s.awaitStatus(http.StatusOK)
+	return s
+}
+
+// cluster starts three nodes of a cluster. They are returned when each reaches a leader.
+func cluster(t *testing.T) (nodes []*server) {
+	t.Helper()
+	var (
+		ports []int
+		open  []net.Listener
+	)
+	for range 6 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		open = append(open, l)
+	}
+	for _, l := range open { // all were open at a time, so that no two are the same
+		l.Close()
+	}
+	peers := fmt.Sprintf("a=127.0.0.1:%d,b=127.0.0.1:%d,c=127.0.0.1:%d", ports[0], ports[1], ports[2])
+	for i, id := range []string{"a", "b", "c"} {
+		http, dir := fmt.Sprintf("127.0.0.1:%d", ports[3+i]), t.TempDir()
+		s := launch(t, "serve", "--cluster", "jobs", "--node", id, "--peers", peers, "--data", filepath.Join(dir, "data"), "--run-dir", dir,
+			"--only", "periodic", "--periodic", "unix://"+filepath.Join(dir, "p"), "--http", http)
+		go func() { _, _ = io.Copy(io.Discard, s.says) }()
+		s.root = "http://" + http
+		nodes = append(nodes, s)
+	}
+	for _, s := range nodes {
+		s.awaitStatus(http.StatusOK)
+	}
+	return nodes
+}
+
+// again starts the program of a node that has ended.
+func (s *server) again() {
+	s.t.Helper()
+	next := launch(s.t, s.args...)
+	go func() { _, _ = io.Copy(io.Discard, next.says) }()
+}
+
+// awaitStatus waits until /readyz answers with a status.
+func (s *server) awaitStatus(status int) {
+	s.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(pollPause) {
 		if answer, err := http.Get(s.root + "/readyz"); err == nil {
 			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return s
+			if answer.StatusCode == status {
+				return
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the server is not ready")
+			s.t.Fatalf("/readyz does not answer %d", status)
 		}
 	}
 }

@@ -27,6 +27,7 @@ type tab struct {
 	t      *testing.T
 	s      *server
 	ctx    context.Context
+	away   bool // the server may be away, and refuse what is loaded
 	narrow bool // the areas are behind the button of the menu
 
 	mu    sync.Mutex
@@ -80,7 +81,8 @@ func (b *tab) saw(event any) {
 	case *runtime.EventExceptionThrown:
 		b.wrong = append(b.wrong, "exception: "+e.ExceptionDetails.Text)
 	case *log.EventEntryAdded:
-		if e.Entry.Level == log.EntryLevelError && !strings.Contains(e.Entry.Text, "status of 40") { // the page of a refusal
+		refused := strings.Contains(e.Entry.Text, "status of 40") || b.away && strings.HasPrefix(e.Entry.Text, "Failed to load resource")
+		if e.Entry.Level == log.EntryLevelError && !refused {
 			b.wrong = append(b.wrong, "console: "+e.Entry.Text)
 		}
 	case *runtime.EventConsoleAPICalled:
@@ -91,7 +93,8 @@ func (b *tab) saw(event any) {
 		b.wrong = append(b.wrong, "dialog: "+e.Message)
 	case *network.EventRequestWillBeSent:
 		b.sent++
-		if url := e.Request.URL; !strings.HasPrefix(url, b.s.root+"/") && !strings.HasPrefix(url, "about:") && !strings.HasPrefix(url, "chrome") {
+		if url := e.Request.URL; !strings.HasPrefix(url, b.s.root+"/") && !strings.HasPrefix(url, "about:") && !strings.HasPrefix(url, "chrome") &&
+			!(b.away && strings.HasPrefix(url, "data:")) { // pictures of the browser's own page
 			b.wrong = append(b.wrong, "request: "+url)
 		}
 	}
@@ -145,9 +148,18 @@ func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	b.check()
 }
 
-// load loads a page.
+// load loads a page, again and again if the server may be away.
 func (b *tab) load(path string) {
 	b.t.Helper()
+	if b.away {
+		b.await(path, func() bool {
+			ctx, end := context.WithTimeout(b.ctx, patience)
+			defer end()
+			return chromedp.Do(ctx, chromedp.Navigate(b.s.root+path)) == nil && value[bool](b, `document.querySelector("footer") != null && document.styleSheets.length > 0`)
+		})
+		b.check()
+		return
+	}
 	b.run(chromedp.Navigate(b.s.root+b.s.at(path)), chromedp.WaitReady(chromedp.CSS("footer")))
 }
 

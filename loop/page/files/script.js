@@ -73,6 +73,19 @@
 		open();
 	}
 
+	// Another page stands in for this one, as while no leader serves: its cells are replaced until this one is back.
+	if (root.dataset.again) {
+		setInterval(async () => {
+			const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+			if (answer && answer.ok) {
+				location.reload();
+			} else if (answer) {
+				const now = new DOMParser().parseFromString(await answer.text(), "text/html");
+				now.querySelectorAll("[data-live]").forEach((cell) => put([cell.dataset.live, cell.innerHTML]));
+			}
+		}, 1000 * root.dataset.again);
+	}
+
 	// The head of a column of boxes selects all of them.
 	const head = document.querySelector("thead .pick");
 	if (head) {
