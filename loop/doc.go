@@ -54,7 +54,7 @@
 //	beanstalk     worker.go has the waits for jobs, tubes.go the tubes, held.go the reserved jobs
 //	faktory       producer.go has PUSH, worker.go FETCH and reports, failure.go what is kept of a failure
 //	disbatch      a node in a server; below it store is the site's MongoDB, config its settings, node runs tasks and
-//	              web is the command interface
+//	              web is the command interface, and the site as the HTTP API has it
 //	admin         the HTTP API
 //	page          its pages for a browser
 //

@@ -152,6 +152,9 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	}
 	kts46Protocol := kts46.New(host{s}, o.Kts46)
 	o.Admin.JobSpace, o.Admin.Projects = periodic.Space, kts46Protocol
+	if site := disbatchProtocol.View(); site != nil { // an interface with a nil *View is not nil
+		o.Admin.Disbatch = site
+	}
 	adminAPI, err := admin.New(host{s}, o.Admin)
 	if err != nil {
 		return nil, &OptionError{Setting: "config", Err: err}

@@ -58,10 +58,10 @@ var (
 // apart are the packages that may import these packages of the module and no others.
 var apart = map[string][]string{
 	"loop/disbatch/config":    siteDoubles,
-	"loop/disbatch":           {"loop/disbatch/config", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
+	"loop/disbatch":           {"loop/disbatch/config", "loop/disbatch/node", "loop/disbatch/web", "loop/protocol", "loop/web", "sched"},
 	"loop/disbatch/store":     append([]string{"loop/disbatch/config"}, siteDoubles...),
 	"loop/disbatch/node":      append([]string{"loop/disbatch/config", "loop/disbatch/store", "loop/web"}, siteDoubles...),
-	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch/config", "loop/disbatch/store", "loop/web"}, siteDoubles...),
+	"loop/disbatch/web":       append([]string{"codec/admin", "loop/budget", "loop/disbatch/config", "loop/disbatch/store", "loop/web"}, siteDoubles...),
 	"loop/disbatch/sitetest":  {"loop/disbatch/config", "loop/disbatch/mongotest", "loop/disbatch/store"},
 	"loop/disbatch/mongotest": {},
 	"loop/certs":              {},
@@ -299,6 +299,7 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/store"), "loop/disbatch may not import loop/disbatch/store")
 	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch/store may not import loop/disbatch/node")
 	f("loop/disbatch/store/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch/store may not import loop/disbatch/web")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/web"), "")
 	f("loop/disbatch/x.go", imports("treadle/loop"), "loop/disbatch may not import loop")
 	f("loop/disbatch/config/x.go", imports("treadle/loop/disbatch/store"), "loop/disbatch/config may not import loop/disbatch/store")
 	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch/store"), "")

@@ -3,12 +3,13 @@ package admin
 // Overview is the answer to GET /api/v1/overview: the server and its queues at one moment, small enough to be asked for
 // every second.
 type Overview struct {
-	At      int64  `json:"at"`      // Unix milliseconds
-	Started int64  `json:"started"` // Unix milliseconds: the counters below count from then on
-	Version string `json:"version"`
-	Ready   bool   `json:"ready"`
-	Health  string `json:"health"`            // what /readyz says
-	Cluster string `json:"cluster,omitempty"` // name of the cluster; a server that is alone has none
+	At       int64  `json:"at"`      // Unix milliseconds
+	Started  int64  `json:"started"` // Unix milliseconds: the counters below count from then on
+	Version  string `json:"version"`
+	Ready    bool   `json:"ready"`
+	Health   string `json:"health"`             // what /readyz says
+	Disbatch bool   `json:"disbatch,omitempty"` // the server is a node of a Disbatch site
+	Cluster  string `json:"cluster,omitempty"`  // name of the cluster; a server that is alone has none
 
 	Submitted uint64 `json:"submitted"` // jobs
 	Done      uint64 `json:"done"`      // jobs

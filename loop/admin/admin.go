@@ -26,6 +26,10 @@
 //	GET   /api/v1/policies?queue=Q        the policy of a queue, each value with its rule
 //	PATCH /api/v1/policies                change a run-time rule: {"pattern":"mail.*","values":{"retries":"3","rate":null}}
 //	GET   /api/v1/projects                the projects of simulations; project=P: the jobs of one; limit=N, after=CURSOR
+//	GET   /api/v1/disbatch                the queues and nodes of the Disbatch site
+//	GET   /api/v1/disbatch/tasks          its tasks; queue=Q, status=S, node=N, filter=JSON, limit=N, after=CURSOR
+//	GET   /api/v1/disbatch/task           one task with the beginnings of its payload and outputs: id=I
+//	GET   /api/v1/disbatch/text           its payload or output, as bytes: id=I, name=params, stdout or stderr
 //	GET   /api/v1/cron                    the cron entries; entry=NAME: one, next=N: with its next N times
 //	POST  /api/v1/cron                    add an entry: {"name":"N","schedule":"30 2 * * *","queue":"Q","workload":"W"}
 //	POST  /api/v1/cron/remove             remove it: {"entry":"N"}
@@ -107,6 +111,8 @@ type Options struct {
 	NoHistory bool `kong:"-"`
 	// Projects are the projects of simulations. The server sets it.
 	Projects Projects `kong:"-"`
+	// Disbatch is the site in which the server is a node; nil: it is in none. The server sets it.
+	Disbatch Disbatch `kong:"-"`
 	// Configuration is where the settings come from; nil: it cannot be read again.
 	Configuration Configuration `kong:"-"`
 }

@@ -112,6 +112,10 @@ func (api *API) routes() map[string]http.HandlerFunc {
 		"GET /api/v1/job/graph":    api.getGraph,
 		"GET /api/v1/projects":     api.getProjects,
 		"GET /api/v1/cluster":      api.getCluster,
+		"GET /api/v1/disbatch":     api.getDisbatch,
+
+		"GET /api/v1/disbatch/tasks": api.getDisbatchTasks,
+		"GET /api/v1/disbatch/task":  api.getDisbatchTask,
 	}
 	for pattern, answer := range api.changes() {
 		all[pattern] = api.auditing(pattern, answer)
@@ -135,6 +139,7 @@ func (api *API) routes() map[string]http.HandlerFunc {
 	routes["POST /api/v1/jobs"] = api.postJobs
 	routes["GET /api/v1/job/workload"] = api.sendPart("workload", false)
 	routes["GET /api/v1/job/result"] = api.sendPart("result", true)
+	routes["GET /api/v1/disbatch/text"] = api.sendDisbatchText
 	return routes
 }
 
@@ -251,7 +256,10 @@ func errorStatus(err error) (status int, reason string) {
 		return status, reason
 	}
 	var refused *refusal
+	var withStatus interface{ HTTPStatus() int }
 	switch {
+	case errors.As(err, &withStatus):
+		return withStatus.HTTPStatus(), ""
 	case errors.As(err, &refused):
 		return statusOf(refused.reason), refused.reason.String()
 	case errors.As(err, new(*wrongMethod)):

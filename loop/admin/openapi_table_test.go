@@ -31,6 +31,9 @@ type content []struct {
 // asJSON returns a body of JSON that is one of the values.
 func asJSON(values ...any) content { return content{{"application/json", values}} }
 
+// maxTasks is the most tasks of a page of the Disbatch site.
+const maxTasks = 100
+
 // orMany stands for one value of a type, or an array of them.
 type orMany struct{ one any }
 
@@ -134,6 +137,24 @@ var requests = []request{
 	{
 		"GET /api/v1/overview", "getOverview", "The server, its counters, its busiest queues and what needs attention.",
 		[]parameter{number("limit", maxPage, defaultPage, "How many queues it has one by one; the others are a sum.")}, nil, asJSON(codec.Overview{}), nil,
+	},
+	{"GET /api/v1/disbatch", "getDisbatch", "The queues and nodes of the Disbatch site of which the server is a node.", nil, nil, asJSON(codec.DisbatchSite{}), []int{http.StatusNotFound}},
+	{
+		"GET /api/v1/disbatch/tasks", "listDisbatchTasks", "The tasks of the Disbatch site that the parameters mean, the newest first.",
+		[]parameter{
+			text("queue", "The id or the name of their queue."), text("status", "Their status: a number, or queued, claimed, running, succeeded, failed, orphaned."),
+			text("node", "The node that has claimed them."), text("filter", "A filter in JSON, as that of the command interface."),
+			number("limit", maxTasks, maxTasks, "How many entries the page has at most."),
+			text("after", "The member next of the page before: the page goes on behind it."),
+		}, nil, asJSON(codec.DisbatchTasks{}), []int{http.StatusNotFound},
+	},
+	{
+		"GET /api/v1/disbatch/task", "getDisbatchTask", "A task of the Disbatch site, with the first 32 KiB of its payload and of each output.",
+		[]parameter{text("id", "The id of the task.")}, nil, asJSON(codec.DisbatchTask{}), []int{http.StatusNotFound},
+	},
+	{
+		"GET /api/v1/disbatch/text", "getDisbatchText", "The payload or an output of a task of the Disbatch site, as bytes.",
+		[]parameter{text("id", "The id of the task."), text("name", "`params`, `stdout` or `stderr`.")}, nil, inBytes(), []int{http.StatusNotFound, http.StatusRequestEntityTooLarge},
 	},
 	{"GET /api/v1/cluster", "getCluster", "The nodes of the server's cluster, as one of them has learned it from all; a server that is alone has none.", nil, nil, asJSON(codec.Cluster{}), nil},
 	{

@@ -23,6 +23,7 @@ func (api *API) getOverview(r *http.Request) (any, error) {
 	now, health, stats := api.host.Now(), api.host.Health(), api.host.Sched().Stats()
 	o := &codec.Overview{
 		At: now.Wall, Started: health.Started, Version: health.Version, Ready: health.Ready, Health: health.Text, Cluster: health.Cluster,
+		Disbatch:  api.o.Disbatch != nil,
 		Submitted: stats.Submitted, Done: stats.Done, Failed: stats.Fails + stats.TimedOut + stats.Abandoned, Rates: api.rates("", true),
 		Memory: health.Memory, MemoryLimit: health.MemoryLimit, Connections: []codec.ProtocolConnections{}, Queues: []codec.Queue{},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/node"
+	view "treadle/loop/disbatch/web"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
 	"treadle/sched"
@@ -21,6 +22,7 @@ type Protocol struct {
 	host  protocol.Host
 	sched *sched.Scheduler
 	node  *node.Node    // nil without a configuration
+	view  *view.View    // nil without a configuration
 	ready chan struct{} // there are results
 
 	running    atomic.Bool // the node runs
@@ -58,12 +60,16 @@ func New(host protocol.Host, o Options) (*Protocol, error) {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
 	drain := func() time.Duration { return host.Limits().Drain }
+	p.view = view.NewView(settings, host.Log())
 	p.node, err = node.New(node.Options{Config: settings, Name: o.Node, Executor: o.Executor, Functions: p, Drain: drain, Log: host.Log()})
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
 	return p, nil
 }
+
+// View returns what operators see of the site; nil: the server is no node of one.
+func (p *Protocol) View() *view.View { return p.view }
 
 // Name implements protocol.Protocol.
 func (p *Protocol) Name() string { return name }

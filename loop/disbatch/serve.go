@@ -35,6 +35,9 @@ func (p *Protocol) HasPending() bool { return p.running.Load() }
 func (p *Protocol) Close() {
 	close(p.done)
 	p.goroutines.Wait()
+	if p.view != nil {
+		p.view.Close()
+	}
 }
 
 // run takes turns until Close.

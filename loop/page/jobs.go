@@ -94,11 +94,13 @@ func (s *Site) job(r *http.Request) (*view, error) {
 	if d.JobDetails.Result != nil || d.ResultBytes != nil {
 		d.Result = newPayload("result", "result", q.Get("result"), self, textOf(d.JobDetails.Result, d.ResultBytes), d.ResultSize, d.ResultCut, &s.secrecy)
 	}
-	if s.secrecy.showsAll() {
+	if d.Workload.Title = "Workload"; s.secrecy.showsAll() {
 		d.Workload.Raw = s.url("/job/workload", "id", d.ID)
 	}
-	if d.Result != nil && s.secrecy.showsAll() {
-		d.Result.Raw = s.url("/job/result", "id", d.ID)
+	if d.Result != nil {
+		if d.Result.Title = "Result"; s.secrecy.showsAll() {
+			d.Result.Raw = s.url("/job/result", "id", d.ID)
+		}
 	}
 	var err error
 	if d.Around, err = s.neighbours(r, &d.JobDetails); err != nil {
@@ -121,11 +123,16 @@ func (s *Site) download(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	s.sendBytes(w, r, "/job/"+part)
+}
+
+// sendBytes answers with the bytes that the API has at a path, with the query of the request.
+func (s *Site) sendBytes(w http.ResponseWriter, r *http.Request, path string) {
 	if !s.secrecy.showsAll() {
 		http.Error(w, "workloads and results are not sent: --web-payload hides them", http.StatusForbidden)
 		return
 	}
-	ask, err := s.api.request(r, http.MethodGet, "/job/"+part, r.URL.Query(), nil)
+	ask, err := s.api.request(r, http.MethodGet, path, r.URL.Query(), nil)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return

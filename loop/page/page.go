@@ -98,18 +98,23 @@ type pageFunc func(s *Site, r *http.Request) (*view, error)
 
 // pageFuncs are the pages by their paths.
 var pageFuncs = map[string]pageFunc{
-	"/{$}":          (*Site).home,
-	"/queues":       (*Site).queues,
-	"/queue":        (*Site).queue,
-	"/jobs":         (*Site).jobs,
-	"/job":          (*Site).job,
-	"/failed":       (*Site).failed,
-	"/connections":  (*Site).connections,
-	"/cron":         (*Site).cron,
-	"/dwork":        (*Site).tasks,
-	"/kts46":        (*Site).projects,
-	"/cluster":      (*Site).cluster,
-	"/activity":     (*Site).activity,
+	"/{$}":         (*Site).home,
+	"/queues":      (*Site).queues,
+	"/queue":       (*Site).queue,
+	"/jobs":        (*Site).jobs,
+	"/job":         (*Site).job,
+	"/failed":      (*Site).failed,
+	"/connections": (*Site).connections,
+	"/cron":        (*Site).cron,
+	"/dwork":       (*Site).tasks,
+	"/kts46":       (*Site).projects,
+	"/cluster":     (*Site).cluster,
+	"/activity":    (*Site).activity,
+
+	"/disbatch":       (*Site).site,
+	"/disbatch/tasks": (*Site).siteTasks,
+	"/disbatch/task":  (*Site).siteTask,
+
 	"/operation":    (*Site).operation,
 	"/confirm":      (*Site).confirm,
 	"/submit":       (*Site).submit,
@@ -129,6 +134,7 @@ func (s *Site) Pages() (all []web.Page) {
 	add(http.MethodGet, "/assets/{file}", s.serveAsset)
 	add(http.MethodGet, "/live", s.live)
 	add(http.MethodGet, "/job/{part}", s.download)
+	add(http.MethodGet, "/disbatch/text", s.downloadText)
 	add(http.MethodPost, "/theme", s.setTheme)
 	add(http.MethodPost, "/do/{what}", s.handleForm)
 	if s.root != "" {

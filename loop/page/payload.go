@@ -15,7 +15,8 @@ const maxIndent = 24
 
 // payload is the first part of a workload or a result, in one of its forms.
 type payload struct {
-	Part  string // workload or result
+	Part  string // names it in addresses, as workload
+	Title string
 	Size  int
 	Cut   int // so many bytes are shown; 0: all
 	Form  string

@@ -67,7 +67,10 @@ var menu = []menuGroup{
 		{Path: "/", Name: "Overview"}, {Path: "/queues", Name: "Queues"}, {Path: "/jobs", Name: "Jobs"}, {Path: "/failed", Name: "Failed"},
 		{Path: "/connections", Name: "Connections"}, {Path: "/cron", Name: "Cron"},
 	}},
-	{"Protocols", []menuItem{{Path: "/dwork", Name: "dwork tasks"}, {Path: "/kts46", Name: "kts46 projects"}}},
+	{"Protocols", []menuItem{
+		{Path: "/dwork", Name: "dwork tasks"}, {Path: "/kts46", Name: "kts46 projects"},
+		{Path: "/disbatch", Name: "Disbatch", shown: func(o *codec.Overview) bool { return o.Disbatch }},
+	}},
 	{"Server", []menuItem{
 		{Path: "/cluster", Name: "Cluster", shown: func(o *codec.Overview) bool { return o.Cluster != "" }},
 		{Path: "/activity", Name: "Activity"}, {Path: "/settings", Name: "Settings"}, {Path: "/docs", Name: "Documents"},

@@ -339,7 +339,7 @@ func (s *Site) templates() *template.Template {
 		"perSecond": perSecond, "size": size, "span": span, "ago": ago, "at": shortTime, "glyph": glyph, "state": stateLabel,
 		"key": fragmentKey, "quote": quote, "attempt": attempt, "lines": textBlock, "protocol": protocolName, "clock": clock, "line": mainLine,
 		"valid": toValidUTF8, "whole": isWholeName, "hexed": hexed, "total": totalConnections, "seconds": func(ms int64) int64 { return ms / 1000 },
-		"sentence": sentence, "asked": func(verb string) string { return verbs[verb].Ask }, "canWrite": func() bool { return s.write },
+		"sentence": sentence, "taskState": taskState, "asked": func(verb string) string { return verbs[verb].Ask }, "canWrite": func() bool { return s.write },
 	})
 	return template.Must(t.ParseFS(files, "files/*.html"))
 }

@@ -68,7 +68,32 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 	if err != nil {
 		return "", notFound(err)
 	}
-	cursor, err := s.chunks.Find(ctx, bson.D{{Key: "files_id", Value: id}}, options.Find().SetSort(bson.D{{Key: "n", Value: 1}}))
+	text, err := s.readChunks(ctx, id, maxFile+1)
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxFile {
+		return "", fmt.Errorf("the file %s is over %dMiB", id.Hex(), maxFile>>20)
+	}
+	if length, ok := Integer(file.Lookup("length")); ok && length != int64(len(text)) && length != int64(utf8.RuneCountInString(text)) {
+		return "", fmt.Errorf("the file %s is damaged: %d of its %d bytes are there", id.Hex(), len(text), length)
+	}
+	return text, nil
+}
+
+// FileBeginning reads the first bytes of a file of GridFS, at most that many.
+func (s *Store) FileBeginning(ctx context.Context, id primitive.ObjectID, bytes int) (string, error) {
+	text, err := s.readChunks(ctx, id, bytes)
+	return text[:min(len(text), bytes)], err
+}
+
+// readChunks reads the chunks of a file until it has so many bytes, or all.
+func (s *Store) readChunks(ctx context.Context, id primitive.ObjectID, bytes int) (string, error) {
+	find := options.Find().SetSort(bson.D{{Key: "n", Value: 1}})
+	if bytes <= chunkSize {
+		find.SetBatchSize(1)
+	}
+	cursor, err := s.chunks.Find(ctx, bson.D{{Key: "files_id", Value: id}}, find)
 	if err != nil {
 		return "", err
 	}
@@ -92,12 +117,9 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 		default:
 			return "", fmt.Errorf("the file %s is damaged: a chunk is of the type %s", id.Hex(), data.Type)
 		}
-		if b.Len() > maxFile {
-			return "", fmt.Errorf("the file %s is over %dMiB", id.Hex(), maxFile>>20)
+		if b.Len() >= bytes {
+			break
 		}
-	}
-	if length, ok := Integer(file.Lookup("length")); ok && length != int64(b.Len()) && length != int64(utf8.RuneCountInString(b.String())) {
-		return "", fmt.Errorf("the file %s is damaged: %d of its %d bytes are there", id.Hex(), b.Len(), length)
 	}
 	return b.String(), nil
 }
