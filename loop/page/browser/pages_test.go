@@ -153,6 +153,9 @@ func TestAccessibleCluster(t *testing.T) {
 	b.until("h1", "Jobs")
 }
 
+// hostileParts counts the scripts and images of a page, and tells whether it has marks that turn text round.
+const hostileParts = `[document.scripts.length, document.images.length, /[\u202a-\u202e\u2066-\u2069\u200e\u200f]/.test(document.body.innerText)].join()`
+
 // mostHTML bounds a page, in bytes, however large the payloads on it are.
 const mostHTML = 200_000
 
@@ -174,7 +177,7 @@ func TestHostileNames(t *testing.T) {
 	b.size(375, 812)
 	for _, path := range paths {
 		b.load(path)
-		if got := value[string](b, `[document.scripts.length, document.images.length, /[\u202a-\u202e\u2066-\u2069\u200e\u200f]/.test(document.body.innerText)].join()`); got != "1,0,false" {
+		if got := value[string](b, hostileParts); got != "1,0,false" {
 			t.Errorf("%.100s has scripts, images, turned text: %s", path, got)
 		}
 		if wide := b.overflow(); wide > 0 {

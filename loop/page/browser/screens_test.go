@@ -109,6 +109,13 @@ func TestScreens(t *testing.T) {
 	for _, path := range emptyPages {
 		empty.picture(path, "empty"+strings.ReplaceAll(path, "/", "-"), "light", 1280)
 	}
+	site, sitePages := disbatch(t)
+	b = openTab(t, browser, site)
+	for _, name := range []string{"disbatch", "disbatch-tasks", "disbatch-wrong", "disbatch-task-0", "disbatch-task-3"} {
+		b.picture(sitePages[name], name+"-light", "light", 1280)
+		b.picture(sitePages[name], name+"-dark", "dark", 1280)
+		b.picture(sitePages[name], name+"-phone", "light", 375)
+	}
 	nodes := cluster(t)
 	b = openTab(t, browser, nodes[0])
 	b.away = true
