@@ -94,6 +94,9 @@ func (l *Lead) Sync() error {
 	return nil
 }
 
+// Store implements journal.Replicator.
+func (l *Lead) Store() error { return l.n.applyCommitted() }
+
 // countCommitted counts a committed entry of the term. The first one is made by Raft and is empty.
 func (l *Lead) countCommitted(bytes int) {
 	l.mu.Lock()

@@ -184,6 +184,7 @@ type nowhere struct{}
 
 func (nowhere) Append([]byte) error { return nil }
 func (nowhere) Sync() error         { return nil }
+func (nowhere) Store() error        { return nil }
 
 // TestTakeover: what a leader has acknowledged is in the store of the next one; what it could not bring to a majority
 // is never acknowledged, and is gone.

@@ -154,6 +154,7 @@ type batches struct{ all [][]byte }
 
 func (b *batches) Append(batch []byte) error { b.all = append(b.all, batch); return nil }
 func (b *batches) Sync() error               { return nil }
+func (b *batches) Store() error              { return nil }
 
 // TestStorageRemoves: a log from which the beginning was removed can be opened again, also when what is left of it has
 // no entries.

@@ -306,7 +306,7 @@ func (c *versionReader) validate(v version) error {
 			c.last = m
 		}
 		return err
-	case len(v.key) > 0 && v.key[0] == keySetting:
+	case len(v.key) > 0 && v.key[0] == keySetting, len(v.key) == 1 && (v.key[0] == keyApplied || v.key[0] == keyMembers):
 		return nil
 	case len(v.key) > 0 && v.key[0] == keyDocument:
 		_, err := parseDocument(v.key, v.value)

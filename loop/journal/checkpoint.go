@@ -18,11 +18,16 @@ func (j *Journal) checkpointLoop() {
 			if !more {
 				return
 			}
-			if err := j.checkpointFull(full); err != nil {
-				j.disk.trip(fmt.Errorf("cannot apply the log %s to the store: %w", full.name, cause(err)))
-				return
+			if full.name != "" {
+				if err := j.checkpointFull(full); err != nil {
+					j.disk.trip(fmt.Errorf("cannot apply the log %s to the store: %w", full.name, cause(err)))
+					return
+				}
+				j.logBytes.Add(-full.batchBytes)
 			}
-			j.logBytes.Add(-full.batchBytes)
+			if full.copy != nil {
+				full.copy.done <- copyForBackup(j.dir, j.db, j.disk)
+			}
 		case <-j.disk.down:
 			return
 		}

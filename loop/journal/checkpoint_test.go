@@ -232,7 +232,7 @@ func TestFullLogCannotBeReadBack(t *testing.T) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	err = d.j.checkpointFull(fullLog{path.Base(name), 0})
+	err = d.j.checkpointFull(fullLog{path.Base(name), 0, nil})
 	if m, _ := readMeta(d.j.db); err == nil || !strings.Contains(err.Error(), "read back") || d.j.storePanicked || m.group > 0 {
 		t.Errorf("%v, and the store has group %d", err, m.group)
 	}

@@ -53,6 +53,7 @@ func (j *Journal) commitLoop() {
 		if j.options.Sync == Always {
 			j.delayCommit()
 			for j.commitGroup() {
+				j.endLogForCopy()
 				j.delayCommit()
 			}
 			if j.unsynced.Load() {
@@ -62,6 +63,7 @@ func (j *Journal) commitLoop() {
 		} else {
 			j.commitGroup()
 		}
+		j.endLogForCopy()
 	}
 }
 

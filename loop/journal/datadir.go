@@ -24,6 +24,8 @@ const (
 	oldName     = "store.old"     // a store that has been replaced
 	damagedName = "store.damaged" // a damaged store that a repair replaced, with -1, -2, ...
 	scratchName = "store.scratch" // the temporary store in which a repair sorts records
+	sentName    = "store.sent"    // a copy of the store that a node sends to another one
+	backupName  = "store.backup"  // a copy of the store that is being backed up
 	formatName  = "FORMAT"        // file in a store with its format version
 	logsName    = "log"           // directory of the logs in a store
 	logSuffix   = ".log"          // suffix of a log
@@ -164,8 +166,10 @@ func (d *dataDir) log(name string) string { return d.fs.PathJoin(d.store(), logs
 // finishSwap completes an interrupted swap and removes incomplete stores. It reports whether a
 // store exists.
 func (d *dataDir) finishSwap() (bool, error) {
-	if err := d.fs.RemoveAll(d.path(scratchName)); err != nil {
-		return false, err
+	for _, name := range [...]string{scratchName, sentName, backupName} { // a process that was killed has left them
+		if err := d.fs.RemoveAll(d.path(name)); err != nil {
+			return false, err
+		}
 	}
 	have, err := exists(d.fs, d.store())
 	if err != nil {

@@ -44,6 +44,9 @@ type Journal struct {
 	free       atomic.Uint64
 	spaceCheck chan struct{} // asks the watcher to check the free space
 	cutLog     atomic.Bool   // asks the committer to end the log before it is full
+	// copies asks the committer to have the checkpointer copy the store.
+	copies chan *copyRequest
+	backup sync.Mutex // held by the Backup that is being taken
 	// logBytes counts the bytes in logs that are not in the store. draining counts the drained
 	// bytes that are not in a log.
 	logBytes, draining atomic.Int64

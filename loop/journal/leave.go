@@ -58,6 +58,25 @@ func beginLeave(open func() (*Replica, error)) error {
 
 // leave removes everything of the cluster from a directory with the leavingNote, and that note last.
 func (d *dataDir) leave(o *Options, notes []string) error {
+	if err := d.forgetCluster(o); err != nil {
+		return err
+	}
+	if err := errors.Join(o.FS.RemoveAll(d.raftLogs()), syncDir(o.FS, d.store())); err != nil {
+		return err
+	}
+	for _, name := range append(notes, nodeName) {
+		if err := o.FS.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := syncDir(o.FS, d.root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetCluster removes what the store of a node has beside that of a single server.
+func (d *dataDir) forgetCluster(o *Options) error {
 	db, err := openStore(d, newFailFS(o.FS), o)
 	if err != nil {
 		return err
@@ -72,17 +91,6 @@ func (d *dataDir) leave(o *Options, notes []string) error {
 	}
 	if err = firstError(err, closeStore(db)); err != nil {
 		return fmt.Errorf("cannot change the store in %q: %w", o.Dir, cause(err))
-	}
-	if err := errors.Join(o.FS.RemoveAll(d.raftLogs()), syncDir(o.FS, d.store())); err != nil {
-		return err
-	}
-	for _, name := range append(notes, nodeName) {
-		if err := o.FS.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := syncDir(o.FS, d.root); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -149,8 +149,9 @@ type groupLog interface {
 
 // fullLog is a closed log for the checkpointer.
 type fullLog struct {
-	name       string
-	batchBytes int64 // bytes of batches in it
+	name       string // empty: only copy counts
+	batchBytes int64  // bytes of batches in it
+	copy       *copyRequest
 }
 
 // maxWaitingLogs is how many full logs may wait for the checkpointer. With one more the committer
@@ -259,10 +260,15 @@ func (l *logWriter) syncDir() error { return syncDir(l.fs, l.dir) }
 // finish closes a full log and passes it to the checkpointer.
 func (l *logWriter) finish(failed <-chan struct{}) error {
 	err := l.close()
-	full := fullLog{logName(l.number), l.batchBytes}
+	l.pass(fullLog{name: logName(l.number), batchBytes: l.batchBytes}, failed)
+	return err
+}
+
+// pass passes a closed log to the checkpointer. It waits while that one is behind.
+func (l *logWriter) pass(full fullLog, failed <-chan struct{}) {
 	select {
 	case l.full <- full:
-		return err
+		return
 	default:
 	}
 	l.onStall("full logs wait to be brought into the store")
@@ -270,7 +276,6 @@ func (l *logWriter) finish(failed <-chan struct{}) error {
 	case l.full <- full:
 	case <-failed:
 	}
-	return err
 }
 
 // close syncs and closes the open log, if any.

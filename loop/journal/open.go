@@ -81,6 +81,7 @@ func newJournal(o Options, d *dataDir) *Journal {
 		closing:      make(chan struct{}),
 		closed:       make(chan struct{}),
 		spaceCheck:   make(chan struct{}, 1),
+		copies:       make(chan *copyRequest, 1),
 	}
 	j.minFree.Store(o.MinFree)
 	return j
@@ -101,7 +102,7 @@ func openStore(d *dataDir, disk *failFS, options *Options) (db *pebble.DB, err e
 		}
 	}()
 	log := storeLog{log: options.Log, trip: disk.trip}
-	o := storeOptions(disk, options.memTable, log, storeEvents(disk))
+	o := storeOptions(copyingFS{disk, [2]string{d.path(sentName), d.path(backupName)}}, options.memTable, log, storeEvents(disk))
 	o.ErrorIfNotExists = true
 	db, err = openDB(d.store(), o)
 	if failed := disk.failure(); failed != nil {

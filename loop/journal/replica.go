@@ -68,10 +68,7 @@ func OpenReplica(o Options, each func(record []byte) error) (r *Replica, fresh b
 		return nil, false, err
 	}
 	r = &Replica{options: o, dir: d, disk: newFailFS(o.FS)}
-	if err = (&Snapshot{r: r}).Close(); err == nil { // a process that was killed while it sent one has left it
-		fresh, err = r.open()
-	}
-	if err == nil {
+	if fresh, err = r.open(); err == nil {
 		err = r.readLogs(each)
 	}
 	if err != nil {

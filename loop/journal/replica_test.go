@@ -162,11 +162,24 @@ func TestReplicaKinds(t *testing.T) {
 	}
 }
 
-// captured is a Replicator that keeps the batches.
-type captured struct{ batches [][]byte }
+// captured is a Replicator that keeps the batches, for the store of to.
+type captured struct {
+	batches [][]byte
+	to      *Replica
+}
 
 func (c *captured) Append(b []byte) error { c.batches = append(c.batches, b); return nil }
 func (c *captured) Sync() error           { return nil }
+func (c *captured) Store() error {
+	return c.to.Apply(func(add func(Position, []byte) error) error {
+		for i, b := range c.batches {
+			if err := add(Position{Index: uint64(i) + 1, Term: 1}, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(Position) []byte { return []byte("a b c") })
+}
 
 // TestReplicaApply: groups reach the store whole or not at all, and logs go when the store has what they hold.
 func TestReplicaApply(t *testing.T) {

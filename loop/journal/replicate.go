@@ -13,6 +13,8 @@ type Replicator interface {
 	// Sync waits until a majority of the nodes has all appended batches on disk. After an error nobody knows whether
 	// they are committed, and the journal must end.
 	Sync() error
+	// Store brings all committed batches into the store of the Replica.
+	Store() error
 }
 
 // replicatedLog is the groupLog of a cluster's leader.

@@ -10,52 +10,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sentName is the directory of the Snapshot that a node sends.
-const sentName = "store.sent"
-
-// Snapshot is a copy of a node's store: files that are linked, not copied. It must be closed.
+// Snapshot is a copy of a node's store, to be sent to another node. It must be closed.
 type Snapshot struct {
+	*storeCopy
 	Position
 	Members []byte // as of Position, see Replica.Members
-	Files   []string
-	r       *Replica
 }
 
 // Snapshot copies the store. There is at most one Snapshot at a time.
 func (r *Replica) Snapshot() (*Snapshot, error) {
 	r.applying.Lock()
 	defer r.applying.Unlock()
-	s := &Snapshot{r: r}
-	if err := s.Close(); err != nil { // an earlier process may have left one
+	c, err := copyStore(r.dir, sentName, r.db, r.disk)
+	if err != nil {
 		return nil, err
 	}
-	err := r.db.Checkpoint(r.dir.path(sentName))
-	if err = firstError(r.disk.failure(), err); err == nil {
-		s.Position, s.Members = r.applied, r.members // they change under applying alone
-		s.Files, err = r.options.FS.List(r.dir.path(sentName))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot copy the store: %w", errors.Join(cause(err), s.Close()))
-	}
-	return s, nil
+	return &Snapshot{c, r.applied, r.members}, nil // they change under applying alone
 }
-
-// Open opens a file of the copy.
-func (s *Snapshot) Open(name string) (file io.ReadCloser, size int64, err error) {
-	f := s.r.options.FS
-	opened, err := f.Open(f.PathJoin(s.r.dir.path(sentName), name), vfs.SequentialReadsOption)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := opened.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, opened.Close())
-	}
-	return opened, info.Size(), nil
-}
-
-// Close removes the copy.
-func (s *Snapshot) Close() error { return s.r.options.FS.RemoveAll(s.r.dir.path(sentName)) }
 
 // Incoming is a store that another node sends. It replaces that of the Replica when it is complete.
 type Incoming struct{ r *Replica }
