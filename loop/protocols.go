@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"treadle/loop/dwork"
 	"treadle/loop/faktory"
 	"treadle/loop/gloom"
+	"treadle/loop/journal"
 	"treadle/loop/kts46"
 	"treadle/loop/page"
 	"treadle/loop/periodic"
@@ -282,6 +284,21 @@ func (h host) Await(group uint64) error { return h.blocking.awaitGroup(group) }
 // Wait implements admin.Host.
 func (h host) Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
 	return h.blocking.awaitToken(ctx, closed, woken, limit)
+}
+
+// Backup implements admin.Host.
+func (h host) Backup() (admin.Backup, error) {
+	if h.journal == nil {
+		return nil, fmt.Errorf("%w: the server keeps no data (--data none)", admin.ErrNoBackup)
+	}
+	b, err := h.journal.journal.Backup(time.UnixMilli(h.now().Wall))
+	if errors.Is(err, journal.ErrBackupRuns) {
+		err = fmt.Errorf("%w: %w", admin.ErrNoBackup, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // Go implements admin.Host.

@@ -52,7 +52,7 @@ func (c *console) fail(err error) {
 
 // cli is every command with its flags.
 type cli struct {
-	Host    string           `short:"H" placeholder:"ADDR" help:"Server that a client command talks to: host, host:port, tcp://host:port, tls://host:port?ca=FILE, unix:///path or a path (default: 127.0.0.1; of queue, job, conn, cron, audit, top, config show and reload: treadle-data/admin.sock)."`
+	Host    string           `short:"H" placeholder:"ADDR" help:"Server that a client command talks to: host, host:port, tcp://host:port, tls://host:port?ca=FILE, unix:///path or a path (default: 127.0.0.1; of queue, job, conn, cron, audit, top, backup, config show and reload: treadle-data/admin.sock)."`
 	Framing string           `placeholder:"FRAMING" default:"auto" enum:"auto,crc,2018" help:"Framing of the Periodic protocol: crc is today's, with checksums; auto is that, and 2018's with a server that does not know it (default: ${default})."`
 	CRC     bool             `name:"crc" hidden:"" help:"As --framing crc."`
 	Version kong.VersionFlag `help:"Print the version and exit."`
@@ -91,6 +91,8 @@ type commands struct {
 	Complete completionCmd `name:"completion" help:"Print what a shell needs to complete commands."`
 	Audit    auditCmd      `help:"Show who has changed what."`
 	Cluster  clusterCmd    `help:"Show the nodes of a cluster of servers."`
+	Backup   backupCmd     `help:"Back up a running server, or verify a backup."`
+	Restore  restoreCmd    `help:"Make a data directory from a backup."`
 	Journal  journalCmd    `help:"Check, repair, export or import a data directory."`
 	Import   importCmd     `help:"Move the jobs of another job server here."`
 	Gloom    gloomCmd      `help:"Submit and do jobs over the Gloom protocol."`

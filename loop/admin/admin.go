@@ -47,6 +47,7 @@
 //	GET   /api/v1/audit                   the last changes through the API; limit=N, after=CURSOR
 //	GET   /api/v1/settings                the server's settings, each with where it comes from
 //	POST  /api/v1/reload                  read the configuration again, and answer what has changed
+//	GET   /api/v1/backup                  all data of the server as of now, as a tar archive
 //	GET   /api/v1/openapi.json            all of these as an OpenAPI document
 //
 // A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a

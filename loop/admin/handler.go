@@ -140,6 +140,7 @@ func (api *API) routes() map[string]http.HandlerFunc {
 	routes["GET /api/v1/job/workload"] = api.sendPart("workload", false)
 	routes["GET /api/v1/job/result"] = api.sendPart("result", true)
 	routes["GET /api/v1/disbatch/text"] = api.sendDisbatchText
+	routes["GET /api/v1/backup"] = api.getBackup
 	return routes
 }
 
@@ -166,9 +167,9 @@ func (api *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, d
 	return body, transfer.End, err
 }
 
-// ownerOnly are the requests that the socket answers alone, which only the server's owner may connect to: they change
-// the server, not its jobs.
-var ownerOnly = []string{"/api/v1/reload"}
+// ownerOnly are the requests that the socket answers alone, which only the server's owner may connect to: they are
+// about the server itself.
+var ownerOnly = []string{"/api/v1/reload", "/api/v1/backup"}
 
 // Pages implements protocol.Pager.
 func (api *API) Pages() []web.Page {

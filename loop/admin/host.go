@@ -17,6 +17,9 @@ type Host interface {
 	// Wait blocks until woken has a token, and takes it. It returns false when the limit is over first, or ctx ends, or
 	// closed is closed. It is for a goroutine that has one request.
 	Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
+	// Backup copies the data of the server with every change that was made before, while the server goes on. There is
+	// one at a time. The error wraps ErrNoBackup if there can be none now.
+	Backup() (Backup, error)
 	// Go runs work that outlasts its request, in a goroutine.
 	Go(work func())
 	// Yield is called between two parts of long work, with the start of the last part. After a long part it sleeps for

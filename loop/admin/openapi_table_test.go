@@ -190,6 +190,7 @@ var requests = []request{
 	},
 	{"GET /api/v1/settings", "listSettings", "The settings of the server, each with where it comes from.", nil, nil, asJSON(codec.Settings{}), []int{http.StatusBadRequest}},
 	{"POST /api/v1/reload", "reload", "Read the configuration again. It is answered with what has changed.", nil, nil, asJSON(codec.SettingChanges{}), []int{http.StatusBadRequest}},
+	{"GET /api/v1/backup", "takeBackup", "A backup of all data of the server as of now, as a tar archive, for treadle restore.", nil, nil, content{{"application/x-tar", nil}}, []int{http.StatusConflict}},
 	{"GET /api/v1/openapi.json", "getOpenAPI", "This document.", nil, nil, asJSON(), nil},
 }
 

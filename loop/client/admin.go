@@ -301,6 +301,35 @@ func (a *Admin) JobResult(ctx context.Context, id string, to io.Writer) error {
 	return a.copyTo(ctx, to, "/api/v1/job/result?"+url.Values{"id": {id}}.Encode())
 }
 
+// Backup writes a backup of all data of the server, as of the call: an archive for treadle restore. progress, which may
+// be nil, is called with the bytes that are written. After an error a part of it may be written.
+func (a *Admin) Backup(ctx context.Context, to io.Writer, progress Progress) error {
+	reply, err := a.open(ctx, http.MethodGet, "/api/v1/backup", nil)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	buffer := make([]byte, backupPiece)
+	for done := int64(0); ; {
+		n, err := reply.Body.Read(buffer)
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return err
+		}
+		if done += int64(n); progress != nil {
+			progress(done, reply.ContentLength)
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return httpError(a.address, adminSetting, err)
+		}
+	}
+}
+
+// backupPiece is how many bytes of a backup are written at a time.
+const backupPiece = 256 << 10
+
 // copyTo writes an answer of any size.
 func (a *Admin) copyTo(ctx context.Context, to io.Writer, path string) error {
 	reply, err := a.open(ctx, http.MethodGet, path, nil)

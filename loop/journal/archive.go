@@ -31,7 +31,7 @@ func openArchive(from io.ReaderAt, size int64) (*archiveFS, *BackupManifest, err
 		head, err := archive.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = errors.New("it is cut, or no backup of treadle: its last file, " + manifestName + ", is missing")
+				err = fmt.Errorf("it is cut, or no backup of treadle: its last file, %s, is missing", manifestName)
 			}
 			return nil, nil, err
 		}
@@ -44,11 +44,8 @@ func openArchive(from io.ReaderAt, size int64) (*archiveFS, *BackupManifest, err
 			m, err := parseManifest(text)
 			return a, m, err
 		}
-		if head.Typeflag != tar.TypeReg || path.Dir(head.Name) != storeName {
-			return nil, nil, fmt.Errorf("it is no backup of treadle: it has a file called %.100q", head.Name)
-		}
-		if _, twice := a.files[head.Name]; twice {
-			return nil, nil, fmt.Errorf("it has two files called %.100q", head.Name)
+		if _, twice := a.files[head.Name]; twice || head.Typeflag != tar.TypeReg || path.Dir(head.Name) != storeName {
+			return nil, nil, fmt.Errorf("no backup of treadle has the file %.100q there", head.Name)
 		}
 		a.files[head.Name] = archived{at, head.Size}
 	}

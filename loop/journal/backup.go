@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -86,6 +87,7 @@ func (b *Backup) prepare() error {
 	if b.Files, err = b.fs.List(b.dir); err != nil {
 		return err
 	}
+	slices.Sort(b.Files)
 	for _, name := range b.Files {
 		file, size, err := b.Open(name)
 		if err != nil {
@@ -178,7 +180,7 @@ func parseManifest(text []byte) (*BackupManifest, error) {
 	var m BackupManifest
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&m); err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", manifestName, err)
+		return nil, err
 	}
 	switch {
 	case m.Version != backupVersion:

@@ -17,26 +17,44 @@ var ErrBadBackup = errors.New("the backup cannot be used")
 
 func badBackup(err error) error { return fmt.Errorf("%w: %w", ErrBadBackup, err) }
 
+// notAsManifest returns the error for contents that differ from the manifest.
+func notAsManifest(what string) error {
+	return fmt.Errorf("%w: it was altered, for it is not as its %s says: %s", ErrBadBackup, manifestName, what)
+}
+
+// ReadManifest returns what a backup of size bytes says that it holds.
+func ReadManifest(from io.ReaderAt, size int64) (*BackupManifest, error) {
+	_, m, err := openArchive(from, size)
+	if err != nil {
+		return nil, badBackup(err)
+	}
+	return m, nil
+}
+
 // VerifyBackup reads a backup of size bytes as a restore would. It compares the files with the manifest, and checks the
 // store that they are as Check does. progress may be nil; it is called with the bytes that were compared.
-func VerifyBackup(from io.ReaderAt, size int64, progress func(done, total int64)) (*BackupManifest, Report, error) {
+func VerifyBackup(from io.ReaderAt, size int64, progress func(done, total int64)) (*BackupManifest, error) {
 	a, m, err := openArchive(from, size)
 	if err != nil {
-		return nil, Report{}, badBackup(err)
+		return nil, badBackup(err)
 	}
 	err = a.eachFile(m, func(f *BackupFile, in io.Reader) error { return compare(f, io.Discard, in) }, progress)
 	if err != nil {
-		return nil, Report{}, err
+		return nil, err
 	}
 	d := &dataDir{fs: a, lock: io.NopCloser(nil), name: storeName}
 	r, s, err := d.check(nil)
 	if err == nil {
 		err = d.count(s, &r)
 	}
-	if err == nil && len(r.Damage) == 0 && (r.Group != m.Group || r.Jobs != m.Records) {
-		err = badBackup(fmt.Errorf("it has %d records up to group %d instead of %d up to %d", r.Jobs, r.Group, m.Records, m.Group))
+	switch {
+	case err != nil:
+	case len(r.Damage) > 0:
+		err = badBackup(fmt.Errorf("the store in it is damaged: %v", r.Damage[0]))
+	case r.Group != m.Group || r.Jobs != m.Records:
+		err = notAsManifest(fmt.Sprintf("it has %d records up to group %d", r.Jobs, r.Group))
 	}
-	return m, r, err
+	return m, err
 }
 
 // eachFile calls use with the files of the manifest. It returns an error if the archive has others.
@@ -47,13 +65,13 @@ func (a *archiveFS) eachFile(m *BackupManifest, use func(f *BackupFile, in io.Re
 		name := path.Join(storeName, f.Name)
 		in, ok := a.files[name]
 		if !ok || in.size != f.Size || names[name] {
-			return badBackup(fmt.Errorf("the file %.100q is not there as %s says", name, manifestName))
+			return notAsManifest(fmt.Sprintf("the file %.100q is missing, or has another size", name))
 		}
 		names[name] = true
 	}
 	for name := range a.files {
 		if !names[name] {
-			return badBackup(fmt.Errorf("the file %.100q is not in %s", name, manifestName))
+			return notAsManifest(fmt.Sprintf("the file %.100q is too many", name))
 		}
 	}
 	var done int64
@@ -77,7 +95,7 @@ func compare(f *BackupFile, to io.Writer, in io.Reader) error {
 		return fmt.Errorf("cannot copy %s: %w", f.Name, cause(err))
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
-		return badBackup(fmt.Errorf("the file %s is altered: its SHA-256 is %s instead of %.100s", f.Name, got, f.SHA256))
+		return notAsManifest(fmt.Sprintf("the file %.100q has the SHA-256 %s", f.Name, got))
 	}
 	return nil
 }
@@ -86,10 +104,8 @@ func compare(f *BackupFile, to io.Writer, in io.Reader) error {
 // empty. It has no store, or the whole one: a server that is killed meanwhile leaves nothing that can be mistaken for a
 // store. A nil f is the disk; progress may be nil.
 func Restore(from io.ReaderAt, size int64, dir string, f vfs.FS, progress func(done, total int64)) (m *BackupManifest, err error) {
-	if _, r, err := VerifyBackup(from, size, nil); err != nil {
+	if _, err := VerifyBackup(from, size, nil); err != nil {
 		return nil, err
-	} else if len(r.Damage) > 0 {
-		return nil, badBackup(fmt.Errorf("the store in it is damaged: %v", r.Damage[0]))
 	}
 	a, m, err := openArchive(from, size)
 	if err != nil {
