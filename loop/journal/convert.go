@@ -29,8 +29,8 @@ func (d *dataDir) checkAndConvert(log *slog.Logger) (*survey, error) {
 	return s, err
 }
 
-// convert builds a store of the present format beside the surveyed one and replaces that in one
-// step. Until then the old store is unchanged, so an interruption leaves one of the two whole.
+// convert builds a store of the present format beside the surveyed one and replaces that in one step. It keeps the old
+// store unchanged, under keptName, so an interruption leaves one of the two whole.
 func (d *dataDir) convert(s *survey, log *slog.Logger) error {
 	to := d.path(newName)
 	if err := d.fs.RemoveAll(to); err != nil {
@@ -39,14 +39,12 @@ func (d *dataDir) convert(s *survey, log *slog.Logger) error {
 	if err := buildStore(d.fs, to, s.upgrade); err != nil {
 		return err
 	}
-	if len(s.dropped) == 0 {
-		return d.replace()
+	kept := fmt.Sprintf("%s-%d", keptName, s.format)
+	if err := errors.Join(d.fs.RemoveAll(d.path(kept)), d.swap(kept)); err != nil {
+		return err
 	}
-	kept, err := d.keepDamaged() // a person may need the dropped ends
-	if err == nil {
-		log.Warn("the old store is kept, because the end of a log is left out", "store", kept)
-	}
-	return err
+	log.Info("the old store is kept, for the way back to the earlier version: remove it when that is not needed", "store", d.path(kept))
+	return nil
 }
 
 // upgrade copies the surveyed store to a new one in the present format: the tables first, then the

@@ -125,9 +125,18 @@ func TestConvert(t *testing.T) {
 		if r, err := Check(testDir, disk); err != nil || r.Format != presentFormat || len(r.Damage) > 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
-		for file := range takeImage(t, disk, testDir) {
+		kept := image{}
+		for file, b := range takeImage(t, disk, testDir) {
 			if strings.Contains(file, oldName) || strings.Contains(file, newName) {
 				t.Errorf("%s: %s is left", name, file)
+			}
+			if rest, ok := strings.CutPrefix(file, testDir+"/"+keptName+"-2/"); ok {
+				kept[testDir+"/"+storeName+"/"+rest] = b
+			}
+		}
+		for file, b := range m {
+			if strings.Contains(file, "/"+storeName+"/") && !bytes.Equal(kept[file], b) {
+				t.Errorf("%s: the way back has another %s", name, file)
 			}
 		}
 	}

@@ -22,6 +22,7 @@ const (
 	storeName   = "store"         // the store
 	newName     = "store.new"     // a store that is being built; complete when it has a format file
 	oldName     = "store.old"     // a store that has been replaced
+	keptName    = "store.format"  // a store of an earlier format that was converted, with -2, -3, ...
 	damagedName = "store.damaged" // a damaged store that a repair replaced, with -1, -2, ...
 	scratchName = "store.scratch" // the temporary store in which a repair sorts records
 	sentName    = "store.sent"    // a copy of the store that a node sends to another one

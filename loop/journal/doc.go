@@ -54,16 +54,17 @@
 //	                written last, so a store with this file is complete
 //	store.new       a store that is being built; it is renamed to store when it is complete
 //	store.old       a store that has been replaced
+//	store.format-N  the store of format N that was converted
 //	store.damaged-N a damaged store that a repair replaced
 //	store.scratch   the temporary store in which a repair sorts records
 //	store/raft      of a node of a cluster: its logs, in place of those in store/log
+//	store.backup    the copy of the store that is being backed up
 //	store.sent      of such a node: the copy of the store that it sends to another one
 //	NODE, PEERS     of such a node: notes of package cluster
 //
 // A directory with NODE is a node's: it is opened with OpenReplica. Open, Check, Repair, Export and Import refuse it.
 //
-// Open converts an older version: it builds a store of the present version in store.new and
-// renames it.
+// Open converts an older version: it builds a store of the present version in store.new and renames both.
 //
 // The store has four kinds of keys. 'j' and the Seq in eight bytes, big-endian, is a record, so
 // records are sorted by creation for any number of shards. 's' and a key is a setting. 'p', a
