@@ -171,10 +171,23 @@ func TestReplace(t *testing.T) {
 	lead.End()
 	c.nodes = [3]*Node{leader, d, third}
 	c.cut = [3]bool{2: true}
-	first, lead = c.leader()
-	leader = c.nodes[first]
-	j = openJournal(t, leader, lead)
-	put(t, j, 4, "five")
+	for end := time.Now().Add(patience); ; {
+		first, lead = c.leader()
+		leader = c.nodes[first]
+		if j, err = tryJournal(leader, lead); err == nil {
+			err = tryPut(j, 4, "five")
+		}
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		if j != nil {
+			_ = j.Close() // it says the same
+		}
+		lead.End()
+	}
 	if got := jobs(t, d, leader.ownStatus().Commit); len(got) != 5 {
 		t.Errorf("the new node has %q after a restart", got)
 	}

@@ -130,19 +130,32 @@ func (c *testCluster) leader() (int, *Lead) {
 // openJournal opens the journal of a leader.
 func openJournal(t *testing.T, n *Node, lead *Lead) *journal.Journal {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Dir: testDir, Replica: n.Replica(), Replicator: lead})
+	j, err := tryJournal(n, lead)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Replay(journal.ReplayFuncs{}); err != nil {
 		t.Fatal(err)
 	}
 	return j
 }
 
+// tryJournal opens the journal of a leader. It fails when that no longer leads.
+func tryJournal(n *Node, lead *Lead) (*journal.Journal, error) {
+	j, err := journal.Open(journal.Options{Dir: testDir, Replica: n.Replica(), Replicator: lead})
+	if err == nil {
+		err = j.Replay(journal.ReplayFuncs{})
+	}
+	return j, err
+}
+
 // put journals a job of each name and waits until they are committed.
 func put(t *testing.T, j *journal.Journal, seq uint64, names ...string) {
 	t.Helper()
+	if err := tryPut(j, seq, names...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tryPut is put. It fails when the leader no longer leads.
+func tryPut(j *journal.Journal, seq uint64, names ...string) error {
 	for _, name := range names {
 		seq++
 		j.Put(0, &journal.Record{Seq: seq, Space: 1, Queue: []byte("q"), Name: []byte(name)})
@@ -150,10 +163,11 @@ func put(t *testing.T, j *journal.Journal, seq uint64, names ...string) {
 	j.Flush(1)
 	want := j.Group(0)
 	for end := time.Now().Add(patience); j.Committed() < want; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("group %d is not committed: %v", want, j.Stats().LastError)
+		if why := j.Stats().LastError; why != "" || time.Now().After(end) {
+			return fmt.Errorf("group %d is not committed: %v", want, why)
 		}
 	}
+	return nil
 }
 
 // jobs returns the names of the jobs that a node has in its store once entry commit is in it.
