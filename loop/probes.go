@@ -117,6 +117,12 @@ func (s *Server) readyProbe() (ok bool, text string) {
 	return ok, text
 }
 
+// Live reports whether /livez says that the server is alive. It may be called while Run runs.
+func (s *Server) Live() bool {
+	ok, _ := s.live()
+	return ok
+}
+
 // live returns the state that /livez shows: whether a restart would help. A start that takes long and a drain are no
 // reason for one.
 func (s *Server) live() (ok bool, text string) {

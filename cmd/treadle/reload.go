@@ -23,9 +23,10 @@ import (
 
 // runningServer is a server with the configuration that it runs with. It implements loop.Configuration.
 type runningServer struct {
-	server *loop.Server // nil: a node of a cluster that does not lead
-	log    *slog.Logger
-	level  *slog.LevelVar
+	server  *loop.Server // nil: a node of a cluster that does not lead
+	manager *serviceManager
+	log     *slog.Logger
+	level   *slog.LevelVar
 
 	mu sync.Mutex
 	c  *cli // as parsed from the configuration in effect
@@ -45,6 +46,14 @@ func (r *runningServer) SetServer(s *loop.Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server = s
+}
+
+// live reports whether a restart would not help.
+func (r *runningServer) live() bool {
+	r.mu.Lock()
+	server := r.server
+	r.mu.Unlock()
+	return server == nil || server.Live()
 }
 
 // drain returns --drain.
@@ -108,6 +117,8 @@ func (c *cli) settings() (all []client.Setting) {
 func (r *runningServer) Reload() ([]client.SettingChange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.manager.reloading()
+	defer r.manager.ready(serving)
 	changes, err := r.reload()
 	if err != nil {
 		r.log.Error("the configuration is not taken, and nothing has changed", "error", oneLine(err.Error()))

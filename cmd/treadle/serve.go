@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"treadle/loop"
 	"treadle/loop/setting"
@@ -62,9 +63,16 @@ func (s *serveCmd) Run(c *cli, con *console) error {
 	if unknown := s.unknownVariables(); unknown != nil {
 		r.log.Warn("variables that name no setting are ignored", "variables", strings.Join(unknown, " "))
 	}
+	if r.manager, err = newServiceManager(); err != nil {
+		r.log.Warn("the service manager is not told of the start", "error", err)
+	}
 	hangups, forget := notifyHangups()
 	defer forget()
-	o.Admin.Configuration, o.Started = r, func([]loop.Listening) { go r.follow(hangups) }
+	o.Admin.Configuration, o.Started = r, func([]loop.Listening) {
+		go r.follow(hangups)
+		r.manager.ready(serving)
+		go r.manager.watch(r.live)
+	}
 	setSoftLimit(soft)
 	if o.Cluster.Name != "" {
 		return s.runNode(c, r, o)
@@ -85,10 +93,19 @@ func (s *serveCmd) runNode(c *cli, r *runningServer, o loop.Options) error {
 	return c.sources.blameEach(loop.RunCluster(first, o, r))
 }
 
+// serving is what the service manager shows of a server that runs.
+const serving = "Serving"
+
+// stopTime is the time in which a server ends after --drain: it writes what the journal still has in memory.
+const stopTime = 30 * time.Second
+
 // untilSignal returns a context that ends with the first signal. The second one ends the process.
 func (r *runningServer) untilSignal() (first context.Context, stop func()) {
 	first, second, stop := signals()
-	context.AfterFunc(first, func() { r.log.Info("stopping", "drain", r.drain()) })
+	context.AfterFunc(first, func() {
+		r.log.Info("stopping", "drain", r.drain())
+		r.manager.stopping(r.drain() + stopTime)
+	})
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
 	return first, stop
 }
