@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -273,5 +275,36 @@ func TestAPILeaseOverRestart(t *testing.T) {
 	}
 	if code := a.post("/leases/done", `{"token":"`+l.Jobs[0].Token+`"}`, nil); code != http.StatusOK {
 		t.Errorf("the lease of before the restart: %d", code)
+	}
+}
+
+// TestAPIReserveCloses: a worker that closes its connection as soon as it has the whole answer keeps its jobs.
+func TestAPIReserveCloses(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
+	a := api{t, r}
+	large, body := strings.Repeat("x", 100<<10), `{"queues":["f"]}`
+	for n := range 100 {
+		a.submit(fmt.Sprintf(`{"queue":"f","name":"%d","workload":"%s"}`, n, large))
+		c, err := net.Dial("tcp", r.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "POST /api/v1/reserve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, answer.ContentLength)
+		_, err = io.ReadFull(answer.Body, text)
+		_ = c.Close() // no later than the server knows that everything is sent
+		var l codec.Leased
+		if err = errors.Join(err, json.Unmarshal(text, &l)); err != nil || len(l.Jobs) != 1 {
+			t.Fatalf("%v, %d jobs", err, len(l.Jobs))
+		}
+		time.Sleep(time.Millisecond) // the server notices the end meanwhile
+		if code := a.post("/leases/done", `{"token":"`+l.Jobs[0].Token+`"}`, nil); code != http.StatusOK {
+			t.Fatalf("round %d: the report is answered with %d", n, code)
+		}
 	}
 }

@@ -230,11 +230,13 @@ func (api *API) write(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("X-Content-Type-Options", "nosniff") // a workload may read as a page
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
+	jobs, ok := v.(*leased)
+	gone := ok && jobs.ctx.Err() != nil // later the peer may have closed because it has the answer
 	_, transfer := api.outgoing.Begin(context.Background(), w)
 	defer transfer.End()
 	err = transfer.Send(w, text)
 	// Only an answer with leases must be known to have failed.
-	if jobs, ok := v.(*leased); ok && (err != nil || jobs.ctx.Err() != nil || http.NewResponseController(w).Flush() != nil) {
+	if ok && (gone || err != nil || http.NewResponseController(w).Flush() != nil) {
 		jobs.unsent()
 	}
 }
