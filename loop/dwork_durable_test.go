@@ -207,6 +207,32 @@ func TestDworkFullDisk(t *testing.T) {
 	}
 }
 
+// TestDworkPaused: while the queue is paused for submits Create is refused, and existing tasks can be done.
+func TestDworkPaused(t *testing.T) {
+	t.Parallel()
+	o := dworkOn
+	o.HTTP = "127.0.0.1:0"
+	r := newDisk().on(t, o)
+	a := api{t, r}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	h := r.hub()
+	if err := h.Create(ctx, tasksOf("a")...); err != nil {
+		t.Fatal(err)
+	}
+	a.ask("/queues/pause", `{"queue":"dwork","what":"submits"}`, nil)
+	if err := h.Create(ctx, tasksOf("b")...); !errors.Is(err, client.ErrHubRefused) {
+		t.Errorf("a Create while submits are paused: %v", err)
+	}
+	if done := workOff(ctx, t, h, "w"); !slices.Equal(done, []string{"a"}) {
+		t.Errorf("done: %q", done)
+	}
+	a.ask("/queues/resume", `{"queue":"dwork"}`, nil)
+	if err := h.Create(ctx, tasksOf("b")...); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDworkLeaseRestart: the lease of a worker that holds tasks begins again with a restart, however long that took.
 func TestDworkLeaseRestart(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,28 @@ func (q *queue) admit(name, workload []byte, replaced int64) error {
 	return nil
 }
 
+// CheckSubmits returns ErrPaused if a queue is paused for submits. Extend does not ask: its caller decides which tasks
+// are submitted.
+func (s *Scheduler) CheckSubmits(queue []byte) error {
+	table := s.policies.Load()
+	if table == nil {
+		return nil
+	}
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	var p *Policy
+	if q := sh.byName[string(queue)]; q != nil {
+		p = q.policy
+	} else {
+		p = table.forQueue(string(queue))
+	}
+	if p != nil && p.Paused&pauseSubmits != 0 {
+		return ErrPaused
+	}
+	return nil
+}
+
 // unstarted counts the jobs that Policy.MaxJobs bounds: the pending and the parked ones, without tasks.
 func (q *queue) unstarted() int {
 	return q.pending() + len(q.parked) - (q.tasks - q.reservedTasks - q.waiting)

@@ -31,7 +31,14 @@ func TestAdmission(t *testing.T) {
 	f(ErrMaxBytes, "", "", "a", 101)
 	f(nil, "", "", "a", 100)
 	f(ErrPaused, "paused", "submits", "a", 1)
+	x.under([3]string{"f", "paused", "submits"}, [3]string{"new", "paused", "both"})
+	for queue, want := range map[string]error{"f": ErrPaused, "new": ErrPaused, "other": nil} {
+		if err := x.s.CheckSubmits([]byte(queue)); err != want {
+			t.Errorf("tasks of %s: %v, want %v", queue, err, want)
+		}
+	}
 	f(nil, "paused", "hand-out", "a", 1)
+	x.ok(x.s.CheckSubmits([]byte("f")))
 	x.want()
 }
 

@@ -339,7 +339,7 @@ var policyKeys = []PolicyKey{
 	{"retries", "3", "how often a job that failed, timed out or lost its worker is tried again before it is given up; forever is the default", (*Policy).setRetries},
 	{"backoff", "1s..1h x2 ~20%", "the delay before each retry: the first, the longest, the factor between two, and by how much chance changes it", (*Policy).setBackoff},
 	{"keep-failed", "10000, 30d", "how many jobs that were given up are kept, and for how long; 0 keeps none", (*Policy).setKeepFailed},
-	{deadLetterKey, "mail.dead", "the queue that takes jobs that were given up, instead of keeping them as failed", (*Policy).setDeadLetter},
+	{deadLetterKey, "mail.dead", "the queue that takes jobs that were given up, instead of keeping them as failed; no: none", (*Policy).setDeadLetter},
 	{"job-ttl", "10m", "how long after its due time a job may start before it ends as expired; 0: for ever",
 		func(p *Policy, v string) error { return setTime(&p.JobTTL, v) }},
 	{"unique-for", "10m", "how long after a job is done a submission of its name is accepted and not queued; 0: not at all",
@@ -425,7 +425,9 @@ func (p *Policy) setDeadLetter(name string) error {
 	if len(name) > maxPattern || strings.ContainsAny(name, "*?") {
 		return policyError("", "", "it is the name of a queue, at most %d bytes without * and ?", maxPattern)
 	}
-	p.DeadLetter = name
+	if p.DeadLetter = name; name == "no" {
+		p.DeadLetter = ""
+	}
 	return nil
 }
 

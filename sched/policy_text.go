@@ -90,6 +90,9 @@ func parseBackoff(text string) (b Backoff, err error) {
 		return Backoff{}, err
 	}
 	if b.Longest = b.First; ranged {
+		if strings.HasPrefix(longest, ".") { // .1h would be a time
+			return Backoff{}, fmt.Errorf("%s has a dot too many; %s", fields[0], usage)
+		}
 		if b.Longest, err = parseTime(longest); err != nil {
 			return Backoff{}, err
 		}

@@ -53,6 +53,9 @@ func (b *backupTakeCmd) Run(c *cli, con *console) error {
 		w := bufio.NewWriterSize(con.out, 1<<20)
 		return errors.Join(b.receive(c, w, nil), w.Flush())
 	}
+	if b.File == "" {
+		return usage(errors.New("the name of the file is empty"))
+	}
 	if _, err := os.Lstat(b.File); err == nil && !b.Replace {
 		return fmt.Errorf("%s exists: name another file, or replace it with --replace", b.File)
 	}

@@ -26,7 +26,7 @@ type dumpCmd struct {
 
 // Help implements kong.HelpProvider.
 func (dumpCmd) Help() string {
-	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP: Periodic jobs. Tasks, projects, changed settings and jobs of Gloom and Disbatch are not in it; the command says how many. A copy of the data directory of a stopped server has everything that is on disk: cp -a treadle-data copy.
+	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP: Periodic jobs. Tasks, projects, changed settings and jobs of other protocols are not in it; the command says how many. Nor are jobs that have failed or are done and are kept. A backup has everything that is on disk: treadle backup jobs.tar.
 
 	treadle dump jobs.dump
 	treadle dump - | gzip > jobs.dump.gz`
@@ -68,7 +68,7 @@ func tellOmitted(con *console, omitted client.Omitted) {
 	}{
 		{omitted.Tasks, "task of dwork or kts46", "tasks of dwork and kts46"},
 		{omitted.Projects, "kts46 project", "kts46 projects"},
-		{omitted.Jobs, "job of Gloom or Disbatch", "jobs of Gloom and Disbatch"},
+		{omitted.Jobs, "job of another protocol", "jobs of other protocols"},
 		{omitted.Settings, "changed setting", "changed settings"},
 	} {
 		switch {
@@ -79,7 +79,7 @@ func tellOmitted(con *console, omitted client.Omitted) {
 		}
 	}
 	if len(parts) > 0 {
-		con.say("the dump leaves out %s: a copy of the data directory of a stopped server has all that is on disk", strings.Join(parts, ", "))
+		con.say("the dump leaves out %s: treadle backup has all that is on disk", strings.Join(parts, ", "))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,15 +135,18 @@ func printed(name string) string {
 	return printable(name)
 }
 
-// endOf returns the last line of a text that is not empty: an error stands at the end of what a program prints.
-func endOf(text string) string {
+// endOf returns the last line of a text that is not empty: an error stands at the end of what a program prints. Lines
+// that are indented are the frames of a trace, and count when there are no others.
+func endOf(text string) (end string) {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	for _, line := range slices.Backward(lines) {
-		if line = strings.TrimSpace(line); line != "" {
-			return printable(line)
+		trimmed := strings.TrimSpace(line)
+		if trimmed != "" && line[0] != ' ' && line[0] != '\t' {
+			return printable(trimmed)
 		}
+		end = cmp.Or(end, trimmed)
 	}
-	return ""
+	return printable(end)
 }
 
 // oneJob are the arguments that name a job.

@@ -45,10 +45,10 @@ func (m *serviceManager) tell(assignments ...string) {
 	}
 }
 
-// ready tells that the program serves.
+// ready sends that the program serves.
 func (m *serviceManager) ready(status string) { m.tell("READY=1", "STATUS="+status) }
 
-// reloading tells that a reload begins; ready tells its end.
+// reloading sends that a reload begins; ready sends its end.
 func (m *serviceManager) reloading() {
 	if m == nil {
 		return
@@ -58,7 +58,7 @@ func (m *serviceManager) reloading() {
 	m.tell("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
 }
 
-// stopping tells that the program ends within a time.
+// stopping sends that the program ends within a time.
 func (m *serviceManager) stopping(within time.Duration) {
 	m.tell("STOPPING=1", "STATUS=Stopping", fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()))
 }

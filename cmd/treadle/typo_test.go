@@ -202,7 +202,7 @@ func TestRefusals(t *testing.T) {
 	// A file that is no dump is not sent.
 	u.fails(`treadle: cannot load .*, nothing was sent: it is no dump: .*\n`, "load "+config(t, strings.Repeat("text", 9)))
 	u.gets("", "submit f m")
-	u.tells("treadle: the dump leaves out 1 changed setting: a copy of the data directory of a stopped server has all .*\n", "dump "+dump)
+	u.tells("treadle: the dump leaves out 1 changed setting: treadle backup has all .*\n", "dump "+dump)
 	whole, err := os.ReadFile(dump)
 	if err != nil {
 		t.Fatal(err)

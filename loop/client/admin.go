@@ -322,7 +322,7 @@ func (a *Admin) Backup(ctx context.Context, to io.Writer, progress Progress) err
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			return httpError(a.address, adminSetting, err)
+			return fmt.Errorf("the server has ended the backup after %d of %d bytes: %w", done, reply.ContentLength, err)
 		}
 	}
 }

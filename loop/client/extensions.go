@@ -30,7 +30,7 @@ func (c *Client) Loaded(ctx context.Context) (jobs int64, known bool, err error)
 // Omitted counts the data that a dump cannot contain.
 type Omitted struct {
 	Tasks    int64 // of dwork and kts46
-	Jobs     int64 // of Gloom and Disbatch
+	Jobs     int64 // of other protocols that wait or run
 	Projects int64 // of kts46
 	Settings int64 // with another value than their default
 }

@@ -10,7 +10,11 @@ import (
 
 // create handles Create: it adds the tasks of the request to the graph.
 func (p *Protocol) create() error {
-	if err := p.host.CheckCapacity(); err != nil {
+	err := p.host.CheckCapacity()
+	if err == nil {
+		err = p.sched.CheckSubmits(queue)
+	}
+	if err != nil {
 		p.host.CountRefusal(name, protocol.ReasonOf(err))
 		return err
 	}
