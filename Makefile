@@ -25,7 +25,7 @@ SOAKFUZZ = 1h
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test long race lint layers race-short check golden interop browser screens fuzz sim soak cluster-soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
+.PHONY: help build run test long race lint layers race-short check golden interop browser screens fuzz sim soak cluster-soak canary crash nightly bench bench-go bench-cmp bench-base peers packages proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
@@ -186,6 +186,9 @@ bench-cmp: ## Go benchmarks beside bench/baseline.txt; fails when an operation a
 	$(GO) test $(BENCHED) >bench/results/new.txt || { cat bench/results/new.txt; exit 1; }
 	$(BENCHSTAT) -ignore goos,goarch,cpu bench/baseline.txt bench/results/new.txt
 	@$(BENCHSTAT) -ignore goos,goarch,cpu -format csv -filter '.unit:allocs/op' bench/baseline.txt bench/results/new.txt 2>/dev/null | awk -f bench/allocs.awk
+
+packages: ## make packages for Debian and Red Hat, and static archives, in bin/packages
+	cmd/treadle/package/build.sh
 
 peers: ## install the servers that bench compares with (Debian, root or sudo; Faktory with Go)
 	@as_root=; test "$$(id -u)" = 0 || as_root=sudo; set -ex; \

@@ -8,7 +8,7 @@ import (
 
 // packaged are the files that treadle print writes.
 //
-//go:embed package
+//go:embed package/alerts.yml package/grafana.json
 var packaged embed.FS
 
 // printCmd prints files for other programs.
