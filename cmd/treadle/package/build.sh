@@ -30,7 +30,7 @@ for ARCH in amd64 arm64; do
 	mkdir "$DIR"
 	build "$ARCH" "$DIR/treadle"
 	cp LICENSE README.md "$DIR"
-	"${sbom[@]}" bin -json -noserial -output "$out/$name.sbom.json" "$DIR/treadle"
+	"${sbom[@]}" bin -json -noserial "$DIR/treadle" | grep -v '^ *"timestamp":' >"$out/$name.sbom.json"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$own" -cf - "$name" | gz "$out/$name.tar.gz"
 	"$own/treadle" print man | gz "$DIR/treadle.1.gz"
 	for shell in bash zsh fish; do "$own/treadle" completion "$shell" >"$DIR/completion.$shell"; done
