@@ -358,7 +358,7 @@
 //	requests     lease_verbs.go NewRequestPeer, TryReserveUpTo, Grant
 //	leases       lease_verbs.go FinishGranted, FailGranted, ReleaseGranted, ExtendGranted, PublishGranted, ViewGranted
 //	             lease_verbs.go LeaseTo; lease_name.go FindLease
-//	policies     policy_apply.go SetPolicies, ApplyPolicies, ApplyKeys; limiter.go PauseFor
+//	policies     policy_apply.go SetPolicies, ApplyPolicies, ApplyKeys; limiter.go PauseFor, CheckSubmits
 //	cron         cron_run.go SetCron, MoveCron, RemoveCron, DropOldCron, RunCron, PauseCron, ResumeCron, WalkCron
 //	operators    list.go List, SizeOf; view.go View, Find, NewReader; why.go Why; operate.go ChangeJobs
 //	tasks        graph_edit.go Extend, Transfer; graph_steal.go NewHolderPeer, Steal, Complete; remove.go RemoveTask

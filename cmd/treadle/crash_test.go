@@ -285,19 +285,24 @@ func audit(t *testing.T, socket string, l *ledger, round int) (kept int) {
 // dumped is one job of a DUMP.
 type dumped struct{ function, workload string }
 
-// dumpOf takes a DUMP of a server.
+// dumpOf takes a DUMP of a server. It tries again while the time lasts: the leader of a cluster may change meanwhile.
 func dumpOf(ctx context.Context, t *testing.T, socket string) map[string]dumped {
 	t.Helper()
-	c, err := client.Dial(ctx, socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
+	for {
+		var dump bytes.Buffer
+		c, err := client.Dial(ctx, socket, client.Options{})
+		if err == nil {
+			_, err = c.Dump(ctx, &dump, nil)
+			c.Close()
+		}
+		if err == nil {
+			return parseDump(t, dump.Bytes())
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	defer c.Close()
-	var dump bytes.Buffer
-	if _, err := c.Dump(ctx, &dump, nil); err != nil {
-		t.Fatal(err)
-	}
-	return parseDump(t, dump.Bytes())
 }
 
 // parseDump reads a DUMP's jobs by name, without the codec that wrote it.

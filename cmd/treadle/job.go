@@ -146,7 +146,10 @@ func endOf(text string) (end string) {
 		}
 		end = cmp.Or(end, trimmed)
 	}
-	return printable(end)
+	if end != "" {
+		end = printable(end)
+	}
+	return end
 }
 
 // oneJob are the arguments that name a job.
