@@ -148,7 +148,11 @@ func (j *Journal) copyNow() copied {
 		return copyForBackup(r.dir, r.db, r.disk)
 	}
 	request := &copyRequest{done: make(chan copied, 1)}
-	j.copies <- request // it has room: the committer has taken the one before, or has ended
+	select {
+	case j.copies <- request:
+	default: // the committer has ended, and left the one before
+		return copied{err: errEnded}
+	}
 	retry := time.NewTicker(askEvery)
 	defer retry.Stop()
 	for {
