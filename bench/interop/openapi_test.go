@@ -144,9 +144,9 @@ func TestOpenAPITraffic(t *testing.T) {
 		part(d)
 	}
 	d.does("GET /backup", "", nil)
-	// This server is no node of a cluster, and none of a Disbatch site.
-	for _, route := range []string{"GET /cluster", "GET /disbatch", "GET /disbatch/tasks", "GET /disbatch/task?id=571fac85ee63413233049fbd", "GET /disbatch/text?id=571fac85ee63413233049fbd&name=stdout"} {
-		d.send(true, 0, route, "")
+	d.does("GET /cluster", "", nil)
+	for _, route := range []string{"GET /disbatch", "GET /disbatch/tasks", "GET /disbatch/task?id=571fac85ee63413233049fbd", "GET /disbatch/text?id=571fac85ee63413233049fbd&name=stdout"} {
+		d.refuses(http.StatusNotFound, route, "") // this server is no node of a Disbatch site
 		path, _, _ := strings.Cut(route, "?")
 		d.answered[path] = true
 	}

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -44,60 +42,29 @@ func (backupTakeCmd) Help() string {
 	treadle -H /var/lib/treadle/admin.sock backup - | ssh other-host 'cat > treadle.tar'`
 }
 
-// partialSuffix ends the name of a backup that is being written.
-const partialSuffix = ".partial"
-
 // Run writes the backup and prints what it holds.
 func (b *backupTakeCmd) Run(c *cli, con *console) error {
-	if b.File == "-" {
-		w := bufio.NewWriterSize(con.out, 1<<20)
-		return errors.Join(b.receive(c, w, nil), w.Flush())
+	receive := func(w io.Writer) error {
+		return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error { return a.Backup(ctx, w, progress(con.err, "backup")) })
 	}
-	if b.File == "" {
+	switch _, err := os.Lstat(b.File); {
+	case b.File == "-":
+		return receive(con.out)
+	case b.File == "":
 		return usage(errors.New("the name of the file is empty"))
-	}
-	if _, err := os.Lstat(b.File); err == nil && !b.Replace {
+	case err == nil && !b.Replace:
 		return fmt.Errorf("%s exists: name another file, or replace it with --replace", b.File)
 	}
-	partial := b.File + partialSuffix
-	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := replaceFile(b.File, receive); err != nil {
 		return err
 	}
-	var m *journal.BackupManifest
-	if err = b.receive(c, f, progress(con.err, "backup")); err == nil {
-		m, err = manifestOf(f)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(partial))
-	}
-	if err := errors.Join(os.Rename(partial, b.File), syncDir(filepath.Dir(b.File))); err != nil {
-		return err
-	}
-	return printManifest(con.out, b.File, m, b.JSON)
-}
-
-func (b *backupTakeCmd) receive(c *cli, w io.Writer, p client.Progress) error {
-	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error { return a.Backup(ctx, w, p) })
-}
-
-func manifestOf(f *os.File) (*journal.BackupManifest, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return journal.ReadManifest(f, info.Size())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return withBackup(b.File, func(f *os.File, size int64) error {
+		m, err := journal.ReadManifest(f, size)
+		if err != nil {
+			return err
+		}
+		return printManifest(con.out, b.File, m, b.JSON)
+	})
 }
 
 // printManifest prints what a backup holds as a table, or as JSON.

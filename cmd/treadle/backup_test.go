@@ -64,10 +64,13 @@ func TestBackup(t *testing.T) {
 	}
 	op.ends(exitData, ".*cut.tar: the backup cannot be used: .*\n", "backup verify "+at("cut.tar"))
 	op.ends(exitData, ".*cut.tar: the backup cannot be used: .*\n", "restore "+at("cut.tar")+" --data "+at("other"))
-	for _, name := range []string{"none.tar", "none.tar.partial", "b.tar.partial", "other/store", "data/store.backup"} {
+	for _, name := range []string{"none.tar", "other/store", "data/store.backup"} {
 		if _, err := os.Lstat(at(name)); err == nil {
 			t.Errorf("%s is there", name)
 		}
+	}
+	if left, err := filepath.Glob(at("*.tar.*")); err != nil || len(left) > 0 {
+		t.Errorf("temporary files are left: %q, %v", left, err)
 	}
 	second := start(t, false, quiet(socket, "--data", at("copy"))...)
 	second.until("listening")

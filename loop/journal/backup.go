@@ -2,7 +2,6 @@ package journal
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -178,8 +177,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 // parseManifest reads the last file of a backup.
 func parseManifest(text []byte) (*BackupManifest, error) {
 	var m BackupManifest
-	d := json.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&m); err != nil {
+	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, err
 	}
 	switch {

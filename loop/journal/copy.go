@@ -92,9 +92,6 @@ func (f copyingFS) MkdirAll(name string, perm os.FileMode) error {
 }
 func (f copyingFS) Remove(name string) error    { return f.of(name).Remove(name) }
 func (f copyingFS) RemoveAll(name string) error { return f.of(name).RemoveAll(name) }
-func (f copyingFS) GetDiskUsage(name string) (vfs.DiskUsage, error) {
-	return f.failFS.GetDiskUsage(name)
-}
 
 // copyRequest asks for a copy of the store with every change that was appended before.
 type copyRequest struct {
