@@ -66,7 +66,7 @@ func TestDurableRatios(t *testing.T) {
 // TestDurableRun takes a durable row of fake servers and the real disk, and sees to it that no directory is left.
 func TestDurableRun(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	servers := []peer.Peer{fakePeer(t, "treadle", flawless, ""), fakePeer(t, "treadle always", flawless, ""), {Name: peer.RawDisk}}
+	servers := []peer.Contender{fakePeer(t, "treadle", flawless, ""), fakePeer(t, "treadle always", flawless, ""), {Name: peer.RawDisk}}
 	list := []row{{
 		Name: "synced sync 1", Section: durableSection, Load: load.Load{Connections: 1, Depth: 1},
 		Jobs: map[string]int{"treadle": 200, "treadle always": 200, peer.RawDisk: 200},

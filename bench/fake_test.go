@@ -49,13 +49,13 @@ func TestMain(m *testing.M) {
 }
 
 // fakePeer is a Periodic server with one flaw, run as a child process.
-func fakePeer(t *testing.T, name, flaw, socket string) peer.Peer {
+func fakePeer(t *testing.T, name, flaw, socket string) peer.Contender {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return peer.Peer{Name: name, Version: "1.0", Protocol: peer.NewPeriodic(peer.PeriodicOptions{}),
+	return peer.Contender{Name: name, Version: "1.0", Protocol: peer.NewPeriodic(peer.PeriodicOptions{}),
 		Start: peer.Command{Path: program, Socket: socket, Arguments: []string{"fake-server", flaw, "{port0}", "{directory}"}}.Start}
 }
 

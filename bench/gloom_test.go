@@ -155,12 +155,12 @@ func (nothingLeft) Greet(net.Conn, load.Role) error { return nil }
 func (nothingLeft) Pending(net.Conn) (int, error)   { return 0, nil }
 
 // fakeGloomPeer is a Gloom server in this process.
-func fakeGloomPeer(t *testing.T, flaw string) (peer.Peer, *peer.Server) {
+func fakeGloomPeer(t *testing.T, flaw string) (peer.Contender, *peer.Server) {
 	f := &fakeGloom{flaw: flaw, jobs: map[net.Conn]string{}}
 	s := &peer.Server{PID: os.Getpid(), Network: "tcp", Stop: func() {}, LastOutput: func() string { return "" }}
 	s.Masters, s.Slaves = f.serve(t, f.submit), f.serve(t, f.slave)
 	s.Address = s.Masters
-	c := peer.Peer{Name: "treadle", Protocol: nothingLeft{peer.NewPeriodic(peer.PeriodicOptions{Text: true})}}
+	c := peer.Contender{Name: "treadle", Protocol: nothingLeft{peer.NewPeriodic(peer.PeriodicOptions{Text: true})}}
 	return c, s
 }
 
@@ -176,7 +176,7 @@ func TestGloomRun(t *testing.T) {
 	t.Parallel()
 	c, s := fakeGloomPeer(t, flawless)
 	c.Start = func(context.Context) (*peer.Server, error) { return s, nil }
-	r, stdout, _ := runSmall(t, someGloomRows(), []peer.Peer{c})
+	r, stdout, _ := runSmall(t, someGloomRows(), []peer.Contender{c})
 	if len(r.Medians) != 2 {
 		t.Fatalf("%d medians", len(r.Medians))
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // measure starts a fresh server, takes one sample of it, and ends it.
-func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) {
+func measure(ctx context.Context, r row, p peer.Contender, size int) (sample, error) {
 	s := sample{Section: r.Section, Row: r.Name, Server: p.Name}
 	if p.Name == peer.RawDisk {
 		return s, s.syncDisk(ctx, peer.DiskPlace(), size)
@@ -53,7 +53,7 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 }
 
 // measureServer takes one sample of a running server.
-func (s *sample) measureServer(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
+func (s *sample) measureServer(ctx context.Context, r row, p peer.Contender, running *peer.Server, size int) error {
 	switch {
 	case apiKinds[r.Kind] != nil:
 		return s.measureAPI(ctx, r, running, size)
@@ -163,7 +163,7 @@ func (s *sample) frames(ctx context.Context, l load.Load, running *peer.Server, 
 func (s *sample) hub(ctx context.Context, r row, running *peer.Server, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, load.TrialLimit)
 	defer cancel()
-	h := load.NewHub(running.Hub, size, r.Load.Depth)
+	h := load.NewDworkLoad(running.Hub, size, r.Load.Depth)
 	creating := r.Load.Workers == 0
 	phase := func() error { return h.Work(ctx, r.Load.Workers) }
 	switch {

@@ -43,7 +43,7 @@ type report struct {
 }
 
 // newReport returns the report of the samples of a run, with the versions of the servers.
-func newReport(s settings, started time.Time, list []row, servers []peer.Peer, samples []*sample) *report {
+func newReport(s settings, started time.Time, list []row, servers []peer.Contender, samples []*sample) *report {
 	r := &report{
 		Started: started.UTC().Truncate(time.Second), Took: time.Since(started).Round(time.Second).Seconds(),
 		Machine: thisMachine(), Settings: s, Samples: samples, Medians: joined(samples, median), Versions: map[string]string{}, rows: list,

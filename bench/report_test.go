@@ -89,7 +89,7 @@ func TestMedians(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	servers := []peer.Peer{{Name: "treadle", Version: "1.2"}, {Name: "redis", Version: "7.0"}}
+	servers := []peer.Contender{{Name: "treadle", Version: "1.2"}, {Name: "redis", Version: "7.0"}}
 	r := newReport(settings{Rounds: 3, Scale: 1}, time.Now(), nil, servers, someSamples())
 	var text strings.Builder
 	if err := r.print(&text); err != nil {
@@ -111,7 +111,7 @@ func TestReport(t *testing.T) {
 
 func TestReportIsSaved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "latest.json")
-	servers := []peer.Peer{{Name: "treadle", Version: "1.2"}}
+	servers := []peer.Contender{{Name: "treadle", Version: "1.2"}}
 	if err := newReport(settings{Rounds: 3}, time.Now(), nil, servers, someSamples()).save(path); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestReportIsSaved(t *testing.T) {
 
 // TestPlan sees to it that the servers take turns within a row.
 func TestPlan(t *testing.T) {
-	servers := []peer.Peer{{Name: "treadle"}, {Name: "treadle unix"}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
+	servers := []peer.Contender{{Name: "treadle"}, {Name: "treadle unix"}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
 	list := []row{{Name: "a", Jobs: map[string]int{"treadle": 1, "redis": 1, "gearmand": 1}}, {Name: "b", Jobs: map[string]int{"treadle": 1, "treadle unix": 2, "redis": 1, "gearmand": 1}, Rounds: 1},
 		{Name: "c", Jobs: alone(1), Rounds: 1}, {Name: "d", Jobs: alone(1), Rounds: 2}}
 	var got []string
@@ -197,7 +197,7 @@ func TestEndpoints(t *testing.T) {
 	s := &peer.Server{Network: "tcp", Address: "a", Masters: "m", Slaves: "s"}
 	f := func(of section, produce, work string) {
 		t.Helper()
-		got := row{Section: of}.endpoints(peer.Peer{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
+		got := row{Section: of}.endpoints(peer.Contender{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
 		describe := func(of load.Endpoint) string {
 			_, _, text := of.Protocol.Traits().Parse(load.TextWorkload())
 			return fmt.Sprintf("%T %v at %s", of.Protocol, text, of.Address)

@@ -108,7 +108,7 @@ func descriptors() int {
 }
 
 // endpoints returns the protocols and addresses of producers and workers in a row.
-func (r row) endpoints(p peer.Peer, running *peer.Server) load.Endpoints {
+func (r row) endpoints(p peer.Contender, running *peer.Server) load.Endpoints {
 	ask := load.Endpoint{Protocol: r.protocol(p), Network: running.Network, Address: running.Address}
 	work := load.Endpoint{Protocol: peer.NewGloom(), Network: "tcp", Address: running.Slaves}
 	switch r.Section {
@@ -123,7 +123,7 @@ func (r row) endpoints(p peer.Peer, running *peer.Server) load.Endpoints {
 }
 
 // protocol returns the protocol of a server with the workloads and functions of the row.
-func (r row) protocol(p peer.Peer) load.Protocol {
+func (r row) protocol(p peer.Contender) load.Protocol {
 	switch {
 	case r.Payload > 0 && p.Name == "redis":
 		return peer.NewRedis(r.Payload)

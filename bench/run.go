@@ -29,14 +29,14 @@ type settings struct {
 // task is one measurement: a row, a server and a round.
 type task struct {
 	row   row
-	peer  peer.Peer
+	peer  peer.Contender
 	round int
 }
 
 // plan lists the measurements in their order: row by row, and within a row the servers in turn, round after round, so
 // that other work on the machine disturbs all of them. It also lists the rows and servers that the machine lacks
 // programs for.
-func plan(list []row, servers []peer.Peer, rounds int) (tasks []task, missing []string) {
+func plan(list []row, servers []peer.Contender, rounds int) (tasks []task, missing []string) {
 	note := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(missing, text) {
 			missing = append(missing, text)
@@ -63,7 +63,7 @@ func plan(list []row, servers []peer.Peer, rounds int) (tasks []task, missing []
 }
 
 // run takes every measurement, prints the tables and writes the results.
-func run(ctx context.Context, s settings, list []row, servers []peer.Peer, stdout, stderr io.Writer) error {
+func run(ctx context.Context, s settings, list []row, servers []peer.Contender, stdout, stderr io.Writer) error {
 	started := time.Now()
 	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.Name) })
 	tasks, missing := plan(list, servers, s.Rounds)

@@ -50,7 +50,7 @@ func someRows() []row {
 }
 
 // runSmall takes two rounds of the rows, and returns the saved report and the output.
-func runSmall(t *testing.T, list []row, servers []peer.Peer) (r *report, stdout, stderr string) {
+func runSmall(t *testing.T, list []row, servers []peer.Contender) (r *report, stdout, stderr string) {
 	t.Helper()
 	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Out: filepath.Join(t.TempDir(), "latest.json")}
 	var out, progress bytes.Buffer
@@ -69,7 +69,7 @@ func runSmall(t *testing.T, list []row, servers []peer.Peer) (r *report, stdout,
 func TestRun(t *testing.T) {
 	crc := fakePeer(t, "treadle crc", flawless, "")
 	crc.Protocol = peer.NewPeriodic(peer.PeriodicOptions{CRC: true})
-	servers := []peer.Peer{
+	servers := []peer.Contender{
 		fakePeer(t, "treadle", flawless, ""), fakePeer(t, "treadle unix", flawless, "fake.sock"), crc,
 		fakePeer(t, "redis", flawless, ""),
 	}
@@ -111,7 +111,7 @@ func TestFlaws(t *testing.T) {
 			c := fakePeer(t, "treadle", flaw, "")
 			s := settings{Rounds: 1, Scale: 1, Rows: regexp.MustCompile("sync")}
 			s.Out = filepath.Join(t.TempDir(), "latest.json")
-			err := run(t.Context(), s, someRows(), []peer.Peer{c}, &bytes.Buffer{}, &bytes.Buffer{})
+			err := run(t.Context(), s, someRows(), []peer.Contender{c}, &bytes.Buffer{}, &bytes.Buffer{})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}

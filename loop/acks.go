@@ -85,7 +85,7 @@ func (s *session) sendAcks(committed uint64) bool {
 	}
 	if n > 0 {
 		end := s.ackGroups[n-1].end
-		s.Touch()
+		s.OpenOut()
 		s.Out = append(s.Out, s.acks[:end]...)
 		s.acks = s.acks[:copy(s.acks, s.acks[end:])]
 		s.ackGroups = s.ackGroups[:copy(s.ackGroups, s.ackGroups[n:])]

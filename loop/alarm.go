@@ -65,14 +65,14 @@ func (r *reactor) setAlarmClock() {
 		a.clock.Stop() // one that runs already is early and does nothing
 	}
 	a.at = a.heap[0].alarm.queued
-	a.clock = r.after(time.Duration(max(a.at-r.Now.Mono, 0))*time.Millisecond, func() { r.exec(r.ringAlarms) })
+	a.clock = r.after(time.Duration(max(a.at-r.Now.Mono, 0))*time.Millisecond, func() { r.exec(r.fireAlarms) })
 }
 
 // maxRings bounds the alarms that ring in one turn. Each costs about as much as a request.
 const maxRings = 1024
 
-// ringAlarms calls the conversations whose time has come.
-func (r *reactor) ringAlarms() {
+// fireAlarms calls the conversations whose time has come.
+func (r *reactor) fireAlarms() {
 	r.beginTurn()
 	a := &r.alarms
 	a.at = 0

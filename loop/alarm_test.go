@@ -38,7 +38,7 @@ func (c *lineTalk) Consume(in []byte) (n int, err error) {
 			}
 			c.s.Alarm(c.s.Loop.Now.Mono + ms)
 		default:
-			c.s.Touch()
+			c.s.OpenOut()
 			c.s.Out = append(append(c.s.Out, line...), '\n')
 		}
 	}
@@ -48,7 +48,7 @@ func (c *lineTalk) Consume(in []byte) (n int, err error) {
 func (c *lineTalk) Alarm() {
 	c.rings++
 	c.suspended = false
-	c.s.Touch()
+	c.s.OpenOut()
 	c.s.Out = append(c.s.Out, "ring\n"...)
 	c.s.Resume()
 }

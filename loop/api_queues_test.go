@@ -68,7 +68,7 @@ func TestAPIQueueOrders(t *testing.T) {
 	if a.do(http.MethodGet, "/queues?limit=2&sort=ready", "", nil, &page); page.Of != 5 {
 		t.Errorf("a page is of %d queues", page.Of)
 	}
-	if q := a.queue("b"); !q.Counted || q.Submitted != 3 || q.Oldest < 1e6 || !slices.Equal(q.Protocols, []string{"periodic"}) {
+	if q := a.queue("b"); !q.Counted || q.SubmittedTotal != 3 || q.Oldest < 1e6 || !slices.Equal(q.Protocols, []string{"periodic"}) {
 		t.Errorf("%+v", q)
 	}
 	for _, query := range []string{"sort=size", "after=%", "after=-", "limit=0"} {

@@ -63,7 +63,7 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 	defer func() { _ = status.Close() }() // a second Close is harmless
 	go r.node.ServeRequests(status)
 	for {
-		lead, err := r.awaitLead(ctx)
+		lead, err := r.awaitLeadership(ctx)
 		switch {
 		case ctx.Err() != nil && lead != nil:
 			lead.End()
@@ -128,8 +128,8 @@ func (r *clusterRun) serveWhileJoining(c *cluster.Options) (stop func(), err err
 	}, nil
 }
 
-// awaitLead forwards connections to the leader until this node leads.
-func (r *clusterRun) awaitLead(ctx context.Context) (*cluster.Lead, error) {
+// awaitLeadership forwards connections to the leader until this node leads.
+func (r *clusterRun) awaitLeadership(ctx context.Context) (*cluster.Leadership, error) {
 	following, cancel := context.WithCancel(ctx)
 	f, err := newForwarder(following, r.node, r.checked, &r.ports)
 	if err == nil {
@@ -139,12 +139,12 @@ func (r *clusterRun) awaitLead(ctx context.Context) (*cluster.Lead, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.node.AwaitLead(ctx)
+	return r.node.AwaitLeadership(ctx)
 }
 
 // serveAsLeader runs a server while the node leads. It returns an error that wraps cluster.ErrNotLeader when the lead
 // has ended.
-func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) error {
+func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Leadership) error {
 	defer lead.End()
 	o, err := r.host.Options()
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) erro
 		defer stop()
 		select {
 		case <-ctx.Done():
-			r.node.HandOver(context.Background()) // it is bounded in time
+			r.node.TransferLeadership(context.Background()) // it is bounded in time
 		case <-lead.Lost():
 		case <-ended:
 		}

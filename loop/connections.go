@@ -49,11 +49,11 @@ func (r *reactor) view(from uint64, slot, n int, all []admin.Connection) (_ []ad
 
 func (s *session) view() admin.Connection {
 	c := admin.Connection{
-		ID: uint64(s.ID), Protocol: s.r.server.conns.protocols[s.Protocol].name, Role: s.Role, Remote: s.Remote(), Since: s.opened,
+		ID: uint64(s.ID), Protocol: s.r.server.conns.protocols[s.ProtocolID].name, Role: s.Role, Remote: s.Remote(), Since: s.opened,
 		Idle: s.r.Now.Mono - s.lastReceived, Received: s.received, Sent: s.sent, Unsent: s.unsent(),
 	}
-	if s.Scheduled != nil {
-		c.Peer = s.Scheduled.View(viewedQueues)
+	if s.SchedPeer != nil {
+		c.Peer = s.SchedPeer.View(viewedQueues)
 	}
 	return c
 }

@@ -166,7 +166,7 @@ func TestCronSources(t *testing.T) {
 		}
 	}
 	want("a", "@hourly f file paused:false")
-	one := &codec.CronPause{Entry: "a", Cause: codec.Cause{By: "ada"}}
+	one := &codec.CronChange{Entry: "a", RequestedBy: codec.RequestedBy{By: "ada"}}
 	s.call(http.MethodPost, "/api/v1/cron/pause", one, nil, http.StatusOK)
 	want("a", "@hourly f file paused:true")
 	s.call(http.MethodPost, "/api/v1/cron/resume", one, nil, http.StatusOK)

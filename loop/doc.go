@@ -49,7 +49,7 @@
 //	periodic      client.go has the submits, worker.go GRAB_JOB and the reports, dump.go DUMP and LOAD
 //	gloom         master.go has the submits, and reads a job's priority; slave.go has the joins and the responses
 //	dwork         the hub; dwork/zmq is its ZeroMQ ROUTER
-//	kts46         xml.go has the methods of version 1, json.go those of version 2; site_xml.go and site_json.go those
+//	kts46         xml.go has the methods of version 1, json.go those of version 2; mongo_xml.go and mongo_json.go those
 //	              with the site's MongoDB, which is in kts46/store
 //	beanstalk     worker.go has the waits for jobs, tubes.go the tubes, held.go the reserved jobs
 //	faktory       producer.go has PUSH, worker.go FETCH and reports, failure.go what is kept of a failure

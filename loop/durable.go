@@ -64,7 +64,7 @@ func (s *Server) openJournal() error {
 	sink := host{s}.NewSink()
 	s.sched.Resume(s.now(), j.LastSeq(), s.holder, sink)
 	sink.Wake()
-	for p := range protocolsWith[protocol.Documents](s) {
+	for p := range protocolsWith[protocol.DocumentRestorer](s) {
 		if err := p.Restored(); err != nil {
 			return errors.Join(err, j.Close())
 		}
@@ -75,7 +75,7 @@ func (s *Server) openJournal() error {
 // holder returns the peer of the worker that holds a restored task; nil: the task becomes ready.
 func (s *Server) holder(space sched.Space, name string) *sched.Peer {
 	for _, p := range s.protocols {
-		if h, ok := p.(protocol.Holders); ok && p.Name() == spaces[space].Protocol {
+		if h, ok := p.(protocol.HolderRestorer); ok && p.Name() == spaces[space].Protocol {
 			return h.Holder(name)
 		}
 	}
@@ -104,7 +104,7 @@ func (s *Server) replay(j *journal.Journal) error {
 	jobs := 0
 	err := j.Replay(journal.ReplayFuncs{
 		Setting: func(key string, value []byte) error {
-			for p := range protocolsWith[protocol.Restorer](s) {
+			for p := range protocolsWith[protocol.SettingsRestorer](s) {
 				if err := p.Restore(key, value); err != nil {
 					return err
 				}
@@ -112,7 +112,7 @@ func (s *Server) replay(j *journal.Journal) error {
 			return nil
 		},
 		Document: func(d *journal.Document) error {
-			for p := range protocolsWith[protocol.Documents](s) {
+			for p := range protocolsWith[protocol.DocumentRestorer](s) {
 				if err := p.RestoreDocument(&protocol.Document{Kind: documentKind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}); err != nil {
 					return err
 				}

@@ -15,7 +15,7 @@ import (
 )
 
 // hub connects a client of the dwork protocol.
-func (r *testServer) hub() *client.Hub {
+func (r *testServer) hub() *client.HubClient {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -166,7 +166,7 @@ func TestDworkRestart(t *testing.T) {
 }
 
 // workOff steals and completes until no task is left.
-func workOff(ctx context.Context, t *testing.T, h *client.Hub, location string) (done []string) {
+func workOff(ctx context.Context, t *testing.T, h *client.HubClient, location string) (done []string) {
 	t.Helper()
 	for {
 		tasks, err := h.Steal(ctx, location, 1)

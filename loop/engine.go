@@ -72,13 +72,13 @@ const (
 
 // enrolled is the context of a connection that has no session yet.
 type enrolled struct {
-	by     loopPort
+	port   loopPort
 	client *forwardedClient // nil: the client has connected to this server itself
 }
 
 // enroll gives an accepted connection to the loop with the fewest connections.
-func (e *engine) enroll(c net.Conn, by loopPort) error {
-	ctx := enrolled{by: by}
+func (e *engine) enroll(c net.Conn, port loopPort) error {
+	ctx := enrolled{port: port}
 	if forwarded, ok := c.(*forwardedConn); ok {
 		c, ctx.client = forwarded.UnixConn, forwarded.client // gnet knows the types of the standard library
 	}
@@ -105,7 +105,7 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 			if err != nil {
 				return nil
 			}
-			return duplicate(fd)
+			return dupConn(fd)
 		}
 		r.exec = func(fn func()) {
 			run := gnet.RunnableFunc(func(context.Context) error { fn(); return nil })
@@ -122,7 +122,7 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 func (e *engine) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	r := e.reactorOf(c.EventLoop())
 	ctx := c.Context().(enrolled)
-	s := r.open(c, ctx.by)
+	s := r.open(c, ctx.port)
 	if ctx.client != nil {
 		r.forwarded[s] = ctx.client
 	}
@@ -213,11 +213,11 @@ func (e *engine) OnClose(c gnet.Conn, err error) gnet.Action {
 	return gnet.None
 }
 
-// duplicate is a second descriptor of a connection. Bytes that the kernel does not take at once are lost.
-type duplicate int
+// dupConn is a second descriptor of a connection. Bytes that the kernel does not take at once are lost.
+type dupConn int
 
-func (d duplicate) Write(b []byte) (int, error) { return syscall.Write(int(d), b) }
-func (d duplicate) Close() error                { return syscall.Close(int(d)) }
+func (d dupConn) Write(b []byte) (int, error) { return syscall.Write(int(d), b) }
+func (d dupConn) Close() error                { return syscall.Close(int(d)) }
 
 // gnetLog writes gnet's warnings and errors to the server's log at level debug, and its fatal errors
 // at level error.

@@ -28,7 +28,7 @@ type followerHTTP struct {
 	dial  func(ctx context.Context, client cluster.Client) (net.Conn, error)
 	proxy httputil.ReverseProxy
 	api   http.Handler // what the node answers of the API without a leader
-	site  *page.Site   // the page that it has without a leader; nil: --web off
+	site  *page.Pages  // the page that it has without a leader; nil: --web off
 }
 
 // answerReadTime is the time for a client to read a piece of an answer of the leader.
@@ -56,18 +56,18 @@ func (s *Server) serveFollower(l net.Listener, node *cluster.Node, state func() 
 		ErrorHandler:  refuseUnforwarded,
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	pages := []web.Page{
+	routes := []web.Route{
 		web.Probe("/livez", func() (bool, string) { return true, "ok" }), web.Probe("/readyz", state), web.Probe("/healthz", state),
 		{Pattern: "/", Long: true, Handler: f.forward, Allow: allowForwarded},
 	}
 	if s.o.Pprof == "on" {
-		pages = append(pages, web.Profiles()...)
+		routes = append(routes, web.Profiles()...)
 	}
 	own := func() []web.Sample {
 		ok, _ := state()
 		return slices.Concat(s.basicSamples(ok), samples(), s.tls.samples())
 	}
-	f.web = web.New(&clientListener{l, f}, s.guard, own, admit, pages...)
+	f.web = web.New(&clientListener{l, f}, s.guard, own, admit, routes...)
 	return f
 }
 

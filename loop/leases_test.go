@@ -53,10 +53,10 @@ func TestLeaseOverKill(t *testing.T) {
 	o = start(now)
 	defer o.Abandon()
 	sink = host{o.server}.NewSink()
-	if err := o.server.sched.FinishGranted(o.Now(), tokens[0], nil, sink); err != nil {
+	if err := o.server.sched.FinishLeased(o.Now(), tokens[0], nil, sink); err != nil {
 		t.Error(err)
 	}
-	if err := o.server.sched.ViewGranted(tokens[1], func(j *sched.Job, worker string, until int64) {
+	if err := o.server.sched.ViewLeased(tokens[1], func(j *sched.Job, worker string, until int64) {
 		if string(j.Name) != "late" || worker != "mailer" || until != now.Wall+60_000 {
 			t.Errorf("%s of %s until %d", j.Name, worker, until)
 		}
@@ -65,7 +65,7 @@ func TestLeaseOverKill(t *testing.T) {
 	}
 	o.Advance(2 * time.Minute)
 	o.server.logOverdue()
-	if err := o.server.sched.FinishGranted(o.Now(), tokens[1], nil, sink); err != sched.ErrLeaseExpired {
+	if err := o.server.sched.FinishLeased(o.Now(), tokens[1], nil, sink); err != sched.ErrLeaseExpired {
 		t.Error(err)
 	}
 	if lines := log.lines("a lease has expired"); len(lines) != 1 || !strings.Contains(lines[0], "job=late worker=mailer") {

@@ -120,15 +120,15 @@ func (r *deliveryReader) bytes() []byte {
 // mailSink passes the deliveries of a goroutine outside of the event loops to the reactors.
 type mailSink struct {
 	server *Server
-	mailed []bool
+	toWake []bool
 }
 
 // Deliver implements sched.Sink.
 func (m *mailSink) Deliver(d *sched.Delivery) {
 	if loop := loopOf(d.To); m.server.post(loop, d) {
-		m.mailed[loop] = true
+		m.toWake[loop] = true
 	}
 }
 
 // Wake implements protocol.Sink.
-func (m *mailSink) Wake() { m.server.wake(m.mailed) }
+func (m *mailSink) Wake() { m.server.wake(m.toWake) }

@@ -101,6 +101,6 @@ func (r *queueRows) add(q *sched.QueueStats) {
 		}
 	}
 	for e, n := range q.Tally.Ended {
-		row(web.Counter("treadle_jobs_finished_total", "Jobs that ended: done; failed or timed out for the last time (timeout); removed; expired, by job-ttl.", n), "outcome", sched.Ending(e).String())
+		row(web.Counter("treadle_jobs_finished_total", "Jobs that ended: done; failed or timed out for the last time (timeout); removed; expired, by job-ttl.", n), "outcome", sched.JobEnd(e).String())
 	}
 }

@@ -408,7 +408,7 @@ func (o *Offline) Check() error {
 			return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.ID))
 		}
 	}
-	if o.server.sched.Unfinished() > 0 {
+	if o.server.sched.Interruptible() > 0 {
 		return errors.New("nobody is connected, and a job is running")
 	}
 	var err error

@@ -35,7 +35,7 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 	o.connected++
 	least := slices.MinFunc(o.loops, func(a, b *reactor) int { return cmp.Compare(a.sessions.count(), b.sessions.count()) })
 	p.session = least.open(p, o.server.loopPort(port))
-	o.server.conns.add(p.session.Protocol)
+	o.server.conns.add(p.session.ProtocolID)
 	return p
 }
 

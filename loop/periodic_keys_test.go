@@ -185,8 +185,8 @@ func TestDumpLeavesOut(t *testing.T) {
 	asks("treadle.left.settings", 1)
 }
 
-// TestDetails: delayed and waiting jobs are told apart on request; STATUS itself stays as it is.
-func TestDetails(t *testing.T) {
+// TestStatusDetails: delayed and waiting jobs are told apart on request; STATUS itself stays as it is.
+func TestStatusDetails(t *testing.T) {
 	t.Parallel()
 	for _, crowd := range []int{0, served.LongStatus + 1} {
 		w := newMemServer(t, Options{})

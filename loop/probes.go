@@ -32,23 +32,23 @@ func (s *Server) openHTTP() error {
 	if s.holdsLease != nil {
 		l = &leadListener{l, s}
 	}
-	pages := []web.Page{web.Probe("/livez", s.live), web.Probe("/readyz", s.readyProbe), web.Probe("/healthz", s.readyProbe)}
-	for p := range protocolsWith[protocol.Pager](s) {
-		for _, page := range p.Pages() {
-			pages = append(pages, s.whenServing(page))
+	routes := []web.Route{web.Probe("/livez", s.live), web.Probe("/readyz", s.readyProbe), web.Probe("/healthz", s.readyProbe)}
+	for p := range protocolsWith[protocol.RouteProvider](s) {
+		for _, route := range p.Routes() {
+			routes = append(routes, s.whenServing(route))
 		}
 	}
 	if s.o.Web.Web != page.Off {
 		for operators := range protocolsWith[*admin.API](s) {
-			for _, p := range page.New(s.o.Web, operators.Handler(), admin.CheckCaller, s.conns.maxAPIConns).Pages() {
-				pages = append(pages, s.whenServing(p))
+			for _, p := range page.New(s.o.Web, operators.Handler(), admin.CheckCaller, s.conns.maxAPIConns).Routes() {
+				routes = append(routes, s.whenServing(p))
 			}
 		}
 	}
 	if s.o.Pprof == "on" {
-		pages = append(pages, web.Profiles()...)
+		routes = append(routes, web.Profiles()...)
 	}
-	s.web = web.New(l, s.guard, s.scrape, s.admitOperator, pages...)
+	s.web = web.New(l, s.guard, s.scrape, s.admitOperator, routes...)
 	s.goroutines.Go(func() {
 		if err := s.web.Serve(); err != nil {
 			s.log.Error("HTTP stopped", "error", err)
@@ -71,20 +71,20 @@ func (s *Server) admitOperator() (leave func(), err error) {
 	return func() { s.conns.removeAPI(id) }, s.conns.tryAddAPI(id)
 }
 
-// whenServing returns the page, which refuses requests until the server serves.
-func (s *Server) whenServing(page web.Page) web.Page {
-	serve := page.Handler
-	page.Handler = func(w http.ResponseWriter, r *http.Request) {
+// whenServing returns the route, which refuses requests until the server serves.
+func (s *Server) whenServing(route web.Route) web.Route {
+	serve := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case s.serving.Load():
 			serve(w, r)
-		case page.Long:
+		case route.Long:
 			web.RefuseJSON(w, http.StatusServiceUnavailable, *s.progress.Load())
 		default:
 			http.Error(w, *s.progress.Load(), http.StatusServiceUnavailable)
 		}
 	}
-	return page
+	return route
 }
 
 // setProgress sets what /readyz says about the start.

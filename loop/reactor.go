@@ -42,7 +42,7 @@ type reactor struct {
 func newReactor(server *Server, index int) *reactor {
 	r := &reactor{
 		server: server, index: index, largeOutput: server.largeOutput(),
-		eventLoop: eventLoop{after: time.AfterFunc}, turn: turn{mailed: make([]bool, server.o.Loops)},
+		eventLoop: eventLoop{after: time.AfterFunc}, turn: turn{toWake: make([]bool, server.o.Loops)},
 		forwarded: make(map[*session]*forwardedClient),
 	}
 	r.swept.Store(server.now().Mono)
@@ -55,7 +55,7 @@ func newReactor(server *Server, index int) *reactor {
 func (r *reactor) open(c connection, port loopPort) *session {
 	r.beginTurn()
 	s := &session{r: r, conn: c, opened: r.Now.Wall, lastReceived: r.Now.Mono}
-	s.Protocol, s.Loop, s.Transport, s.partialSince = port.protocol, &r.Loop, s, r.Now.Mono
+	s.ProtocolID, s.Loop, s.Transport, s.partialSince = port.protocol, &r.Loop, s, r.Now.Mono
 	r.sessions.add(s, r.index)
 	s.ConnectionID = connectionID(s.ID)
 	if s.conv = port.Start(&s.Session); s.HandshakeDone { // the protocol has none, and its peers may be silent
@@ -114,8 +114,8 @@ func (r *reactor) halfClose(s *session) {
 	}
 	if len(s.ackGroups) > 0 && r.dupWriter != nil {
 		if conn := r.dupWriter(s.conn); conn != nil {
-			r.server.conns.add(s.Protocol) // the second descriptor counts as a connection
-			r.acks.halfClosed = append(r.acks.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.Protocol})
+			r.server.conns.add(s.ProtocolID) // the second descriptor counts as a connection
+			r.acks.halfClosed = append(r.acks.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.ProtocolID})
 			r.acks.any.Store(true)
 		}
 	}
@@ -129,7 +129,7 @@ func (r *reactor) closeSession(s *session) {
 	}
 	s.gone = true
 	r.sessions.remove(s)
-	r.server.conns.remove(s.Protocol)
+	r.server.conns.remove(s.ProtocolID)
 	r.partialBytes -= s.partialCharged
 	r.dropAlarm(s)
 	s.countRole(protocol.RoleNone)
@@ -142,8 +142,8 @@ func (r *reactor) closeSession(s *session) {
 	}
 	defer r.recoverSession(s)
 	s.conv.Closed()
-	if s.Scheduled != nil {
-		r.server.sched.Disconnect(r.Now, s.Scheduled, r)
+	if s.SchedPeer != nil {
+		r.server.sched.Disconnect(r.Now, s.SchedPeer, r)
 	}
 	s.Out, s.partial, s.acks, s.ackGroups = nil, nil, nil, nil
 	delete(r.forwarded, s)
@@ -173,7 +173,7 @@ func (r *reactor) endAll() {
 func (r *reactor) Deliver(d *sched.Delivery) {
 	if loop := loopOf(d.To); loop != r.index {
 		if r.server.post(loop, d) {
-			r.turn.mailed[loop] = true
+			r.turn.toWake[loop] = true
 		}
 		return
 	}
@@ -185,7 +185,7 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 	case d.Effect == effectOverflow || r.overBudget(s, d):
 		s.End(errSlowReader)
 	default:
-		s.Touch()
+		s.OpenOut()
 		before := len(s.Out)
 		s.conv.Deliver(d)
 		r.turn.unwritten += len(s.Out) - before
@@ -228,7 +228,7 @@ func (r *reactor) flush(s *session) {
 
 // fill hands the peer the jobs that were held back until it had read enough.
 func (r *reactor) fill(s *session) {
-	if r.server.sched.Flushed(r.Now, s.Scheduled, s.unsent(), r) {
+	if r.server.sched.Flushed(r.Now, s.SchedPeer, s.unsent(), r) {
 		r.work.refill = append(r.work.refill, s)
 	}
 }

@@ -259,7 +259,7 @@ func (s *Server) shutdown() error {
 	s.reloads.Unlock()
 	s.closeListeners()
 	s.accepters.Wait() // a loop that has ended would never handle a connection
-	if n := s.sched.Unfinished(); n > 0 && s.drain() > 0 {
+	if n := s.sched.Interruptible(); n > 0 && s.drain() > 0 {
 		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
 	}
 	deadline := time.Now().Add(s.drain())
@@ -301,7 +301,7 @@ func (s *Server) hasPendingOffLoop() bool {
 			return true
 		}
 	}
-	return s.sched.Unfinished() > 0 || s.longReplies.Load() > 0
+	return s.sched.Interruptible() > 0 || s.longReplies.Load() > 0
 }
 
 func (s *Server) closeServices() {
@@ -383,12 +383,12 @@ func (s *Server) fail(err error) {
 // countClosed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and
 // close at once.
 func (s *Server) countClosed(session *session) {
-	s.counters.closeCounter(cmp.Or(session.reason, errPeerClosed)).n[session.Protocol].Add(1)
+	s.counters.closeCounter(cmp.Or(session.reason, errPeerClosed)).n[session.ProtocolID].Add(1)
 	if session.reason == nil {
 		return
 	}
 	if errors.Is(session.reason, errHandshake) {
-		s.conns.protocols[session.Protocol].silent.Add(1)
+		s.conns.protocols[session.ProtocolID].silent.Add(1)
 	}
 	if s.logLimit.allow(s.now().Mono) {
 		s.log.Info("closing a connection", "remote", session.Remote(), "reason", session.reason.Error())

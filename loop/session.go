@@ -179,24 +179,24 @@ func (s *session) assemble() {
 
 func (s *session) countReceived(n int) {
 	s.received += uint64(n)
-	s.r.turn.read[s.Protocol] += uint64(n)
+	s.r.turn.read[s.ProtocolID] += uint64(n)
 }
 
 func (s *session) countSent(n int) {
 	s.sent += uint64(n)
-	s.r.turn.written[s.Protocol] += uint64(n)
+	s.r.turn.written[s.ProtocolID] += uint64(n)
 }
 
 // countRole counts the connection under a role.
 func (s *session) countRole(role protocol.Role) {
-	roles := &s.r.server.conns.protocols[s.Protocol].roles
+	roles := &s.r.server.conns.protocols[s.ProtocolID].roles
 	roles[s.countedRole].Add(-1)
 	roles[role].Add(1)
 	s.countedRole = role
 }
 
-// Touch implements protocol.Transport.
-func (s *session) Touch() {
+// OpenOut implements protocol.Transport.
+func (s *session) OpenOut() {
 	if !s.dirty {
 		s.dirty = true
 		s.r.work.dirty = append(s.r.work.dirty, s)
@@ -210,7 +210,7 @@ func (s *session) Touch() {
 func (s *session) End(reason error) {
 	if s.reason == nil {
 		s.reason = reason
-		s.Touch()
+		s.OpenOut()
 	}
 }
 

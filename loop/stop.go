@@ -38,17 +38,17 @@ func (s *Server) logUnfinished() {
 func (s *Server) unfinished() (jobs int, functions string) {
 	var all []sched.QueueStatus
 	s.sched.Status(func(q sched.QueueStatus) {
-		if q.Unfinished > 0 {
-			jobs += q.Unfinished
+		if q.Interruptible > 0 {
+			jobs += q.Interruptible
 			all = append(all, q)
 		}
 	})
 	slices.SortFunc(all, func(a, b sched.QueueStatus) int {
-		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Interruptible, a.Interruptible), cmp.Compare(a.Name, b.Name))
 	})
 	var text []string
 	for _, q := range all[:min(len(all), maxUnfinishedShown)] {
-		text = append(text, fmt.Sprintf("%q %d", functionText(q.Name), q.Unfinished))
+		text = append(text, fmt.Sprintf("%q %d", functionText(q.Name), q.Interruptible))
 	}
 	if more := len(all) - maxUnfinishedShown; more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))

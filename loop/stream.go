@@ -61,7 +61,7 @@ func (s *session) send(pieces [][]byte, release func()) {
 		last.next = st
 		return
 	}
-	s.Touch()
+	s.OpenOut()
 	s.r.write(s)
 	if s.gone {
 		st.end()
@@ -99,7 +99,7 @@ func (s *session) pump() {
 		s.stream.progress = s.lastReceived
 	}
 	st.end()
-	s.Touch()
+	s.OpenOut()
 }
 
 // watchSlow lists a session for checkSlow until it has nothing unsent.
@@ -132,7 +132,7 @@ func (r *reactor) checkSlow() {
 		if s.gone {
 			continue
 		}
-		if s.Scheduled != nil {
+		if s.SchedPeer != nil {
 			r.fill(s)
 		}
 		if s.stream != nil || s.conn.OutboundBuffered() > 0 {

@@ -262,7 +262,7 @@ func TestUnreliableWorkers(t *testing.T) {
 	}
 	all.Wait()
 	close(stop)
-	if st := r.sched.Stats(); st.Abandoned == 0 || st.GivenBack == 0 {
+	if st := r.sched.Stats(); st.Abandoned == 0 || st.Released == 0 {
 		t.Errorf("nothing was unreliable: %+v", st)
 	}
 	r.eachReactor(func(re *reactor) {

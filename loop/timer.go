@@ -15,7 +15,7 @@ const sweepPeriod = time.Second
 func (s *Server) tick(sink *mailSink) sched.Time {
 	next := s.sched.Tick(s.now(), sink)
 	s.journal.flush(0)
-	s.wake(sink.mailed)
+	s.wake(sink.toWake)
 	return next
 }
 

@@ -11,7 +11,7 @@ type turn struct {
 	on        bool      // the turn has begun, and Now has been read
 	armed     bool      // finishTurn is queued
 	allUntil  time.Time // end of allConnsTime; zero: it has not begun
-	mailed    []bool    // by loop: the first delivery found its mailbox empty
+	toWake    []bool    // by loop: the first delivery found its mailbox empty
 	delivered int       // cost of the deliveries, see turnDeliveries
 	unwritten int       // bytes of the deliveries that are not written yet
 	cost      int       // cost of the expensive requests, see pause.go
@@ -68,7 +68,7 @@ func (r *reactor) finishTurn() {
 	for _, s := range r.work.refill {
 		if !s.gone {
 			s.Assigned = true // so that flush fills it again
-			s.Touch()
+			s.OpenOut()
 		}
 	}
 	clear(r.work.refill)
@@ -77,7 +77,7 @@ func (r *reactor) finishTurn() {
 	r.turn.newAcks = 0
 	r.releaseAcks()
 	r.flushAll()
-	r.server.wake(r.turn.mailed)
+	r.server.wake(r.turn.toWake)
 	r.countTurn()
 	r.turn.end()
 	r.scheduleNextTurn()

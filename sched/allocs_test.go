@@ -96,9 +96,9 @@ func TestNoAllocations(t *testing.T) {
 	})
 }
 
-// TestMemoryGoes checks that a stream of jobs through a queue of varying depth leaves no more
+// TestMemoryReturned checks that a stream of jobs through a queue of varying depth leaves no more
 // memory behind than a few chunks.
-func TestMemoryGoes(t *testing.T) {
+func TestMemoryReturned(t *testing.T) {
 	x := newBenchSched(t, 1, 1)
 	p := x.worker(0, 1)
 	for round := range 3 {

@@ -7,7 +7,7 @@ type activeBroadcast struct {
 	job  uint32
 	last uint64   // sequence of the youngest slot that receives it
 	sent bool     // a peer has received it
-	busy []*watch // watches of Named peers that hold a job of its name; out of line meanwhile
+	busy []*watch // watches of NameOnly peers that hold a job of its name; out of line meanwhile
 }
 
 // startBroadcast sends a ready job to every slot in line, also to sleeping peers. If a slot
@@ -48,14 +48,14 @@ func (sh *shard) sendBroadcast(now Time, q *queue, budget int, sink Sink) (left 
 		}
 		budget--
 		sh.countSteps(1)
-		if w.peer.class == named && q.clashing() {
+		if w.peer.class == nameOnly && q.clashing() {
 			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
-				q.lines[named].Remove(w)
+				q.lines[nameOnly].Remove(w)
 				b.busy = append(b.busy, w)
 				continue
 			}
 		}
-		s, ok := q.claim(w, int(r.size))
+		s, ok := q.takeSlotFor(w, int(r.size))
 		if !ok {
 			continue
 		}
@@ -73,7 +73,7 @@ func (sh *shard) sendBroadcast(now Time, q *queue, budget int, sink Sink) (left 
 				sh.spendCredit(now, q.limiter)
 			}
 		}
-		if w.peer.class == named { // it may report the name after the broadcast
+		if w.peer.class == nameOnly { // it may report the name after the broadcast
 			sh.addUnreported(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
 		}
 	}
@@ -88,7 +88,7 @@ func (sh *shard) endBroadcast(q *queue, sink Sink) (changed bool) {
 	sh.stopBroadcast(q)
 	switch {
 	case b.sent:
-		q.tally.Ended[EndingDone]++
+		q.tally.Ended[EndDone]++
 		sh.end(b.job, r, q, Result, nil, sink)
 		return true
 	case len(b.busy) > 0:

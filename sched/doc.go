@@ -14,7 +14,7 @@
 //	Submit (submit.go)     newJob makes a record with a name, placeSubmission gives it a place
 //	enqueue (shard.go)     the job is ready; one that is not due is delayed until promoteDue (tick.go)
 //	save (journal.go)      the Journal has it
-//	matchOne (match.go)    the first ready job meets the oldest slot in line, which claim (queue.go) takes
+//	matchOne (match.go)    the first ready job meets the oldest slot in line, which takeSlotFor (queue.go) takes
 //	assign (match.go)      hold (held.go) makes the job reserved; the Sink gets an Assign with its Run
 //	Finish (finish.go)     findHeld (held.go) finds the job of the Run, unhold (held.go) takes it back
 //	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
@@ -30,6 +30,7 @@
 //
 //	Scheduler    the shards; it has all queues and jobs
 //	shard        a mutex, the queues whose names hash to it, and their jobs
+//	space        a namespace of jobs: the same name in two spaces of a queue means two jobs; each protocol has its own
 //	queue        one kind of work: a ready index, a delayed index, a line of watches
 //	job          a unit of work; it is pending while it is delayed or ready
 //	task         a job that is part of a graph, whose edges say which task waits for which
@@ -37,15 +38,14 @@
 //	detached     in no index and held by no peer: a job that a verb is moving
 //	kept         failed or finished: a job that has ended, and operators view
 //	lane         the ready jobs of one key of a queue, and the count of those that were taken from it
-//	mixed        a queue in which not every ready job fits every watch: two jobs clash when a Named peer cannot tell
-//	             them apart, and a job is withheld while it clashes for all Named peers in line
+//	mixed        a queue in which not every ready job fits every watch: two jobs clash when a NameOnly peer cannot tell
+//	             them apart, and a job is withheld while it clashes for all NameOnly peers in line
 //
 // Of peers:
 //
 //	Peer         a connected party: what it watches, asks for, holds and awaits
 //	watch        one peer that serves one queue
 //	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the peer watches may answer it
-//	claim        to take the oldest slot of a watch in line for a job
 //	hold         a peer holds a job that is reserved for it
 //	holder       the peer that holds a job; a peer of NewHolderPeer is not connected
 //	run          one reservation of one job; its number is the seq of the slot that it answers
@@ -75,11 +75,11 @@
 //
 // # States
 //
-// A job is in one state and stands in one place for it (job.go). Waiting, remembered and ending are states of tasks
-// alone. A waiting task has predecessors that are not complete. A complete task is remembered for a while, or ends as
-// soon as its successors are freed. A parked job was refused a named lock and waits for it. A woken job was parked,
-// was made ready because the lock is free, and has not locked it yet. A broadcasting job is being sent to all slots
-// of its queue.
+// A job is in one state and stands in one place for it (job.go). Waiting, remembered and freeing are states of tasks
+// alone. A waiting task has predecessors that are not complete. A complete task is remembered for a while, or, if
+// nobody may look it up, freeing until its successors are free. A parked job was refused a named lock and waits for it.
+// A woken job was parked, was made ready because the lock is free, and has not locked it yet. A broadcasting job is
+// being sent to all slots of its queue.
 //
 // The table says under which word a state is shown: by the columns of `treadle status` and the keys of its JSON, by
 // the gauge of the metrics, by the columns of Periodic's STATUS, by dwork's status and log, by the GET of kts46's
@@ -93,12 +93,12 @@
 //	reserved      JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      active, Stolen  runningTasks  0
 //	broadcasting  JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
 //	remembered    -               -        -             -                 -      Done            -             -
-//	ending        -               -        -             -                 -      -               -             -
+//	freeing       -               -        -             -                 -      -               -             -
 //	failed        FAILED          failed   treadle_jobs  -                -      -               -             -
 //	finished      -               -        treadle_jobs, treadle_remembered_names  -  -  -  -                  -
 //
 // Gloom shows no state: a master receives the end of its job alone. dwork's status is two counts, of
-// the active tasks and of the ready ones among them. Its Lookup finds tasks of every state but ending.
+// the active tasks and of the ready ones among them. Its Lookup finds tasks of every state but freeing.
 // A reserved task of kts46 counts as waitingActivation until its worker accepts it. A job of Disbatch
 // is submitted when its task runs.
 //
@@ -108,7 +108,7 @@
 // treadle_jobs_finished_total.
 //
 //	                           from                    to                                     counter
-//	Submit, Extend             -                       waiting, delayed, ready                submitted; replaced, ignored for a known name
+//	Submit, AddTasks           -                       waiting, delayed, ready                submitted; replaced, ignored for a known name
 //	the due time comes         delayed                 ready
 //	Reserve, Steal             ready                   reserved                               assigned
 //	a broadcast                ready                   broadcasting, then gone                broadcast
@@ -116,21 +116,21 @@
 //	Finish, Complete           reserved                gone; a task: remembered               done
 //	Fail                       reserved                ready, delayed, or gone                released
 //	Delay                      reserved                delayed, or ready                      released
-//	Release, Transfer          reserved                ready; a task: waiting                 released
+//	ReleaseNewest, Transfer    reserved                ready; a task: waiting                 released
 //	a time-out                 reserved                ready, delayed, or gone                timed_out
-//	FinishGranted              reserved                gone; a task: remembered               done
-//	FailGranted                reserved                ready, delayed, or gone                released
-//	ReleaseGranted             reserved                ready, or gone                         released
+//	FinishLeased               reserved                gone; a task: remembered               done
+//	FailLeased                 reserved                ready, delayed, or gone                released
+//	ReleaseLeased              reserved                ready, or gone                         released
 //	Disconnect of the holder   reserved                ready, delayed, or gone                abandoned
 //	Disconnect of the owner    any                     gone; reserved: at the end of its run  removed
 //	AcquireLock, refused       reserved                parked
 //	ReleaseLock, a time-out    parked                  ready, delayed
 //	a task gets predecessors   ready                   waiting
 //	its last one completes     waiting                 ready, delayed
-//	its successors are free    ending                  gone
+//	its successors are free    freeing                 gone
 //	remembered long enough     remembered              gone
 //	too many failures          reserved                failed                                 given_up
-//	Return                     reserved                ready, delayed                         released
+//	Release                    reserved                ready, delayed                         released
 //	Bury                       reserved                failed                                 given_up
 //	ReserveNumber              ready, delayed, failed  reserved                               assigned
 //	Kick, KickNumber           failed, delayed         ready                                  retried; of a delayed job none
@@ -191,10 +191,10 @@
 //	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
 //	graph_revision.go graph_exit.go graph_view.go tasks: revisions, holders that leave, views
 //	graph_edges.go graph_journal.go graph_log.go  tasks: how they are stored
-//	slab.go arena.go names.go                     where records, bytes and names are stored
+//	slab.go arena.go hash_index.go                where records, bytes and names are stored
 //	hash.go hash_seeded.go hash_fixed.go          hashes of names and keys; those of the simulation
 //	index.go sorter.go, package heap              how jobs and queues are kept in order
-//	ops*.go invariants*.go                        the count of steps; the checks of the tests
+//	step_mutex*.go invariants*.go                 the count of steps; the checks of the tests
 //
 // # Six ways to hand out a job
 //
@@ -238,7 +238,7 @@
 // To the end:
 //
 //	end                 frees the record, answers the awaits and tells the journal; retire is its first part
-//	endByPolicy         end, unless the policy keeps the job; counts the ending
+//	endByPolicy         end, unless the policy keeps the job; counts the end
 //	endRemoved          end of a job that is removed; counts it
 //	removeLive          detach and endRemoved, for all states but those of kept jobs; a task ends by its graph
 //	removeInAnyState    removeLive, or removeKept
@@ -247,7 +247,7 @@
 //	discardUnused       frees a queue of a long name that has no jobs and no workers
 //
 // A job that is not done comes back by fail (counts a failure), failWithRetries (by the retries of its policy or of
-// Rules.Failures) or release (no failure).
+// Rules.RetryRules) or release (no failure).
 //
 // # Concurrency
 //
@@ -292,7 +292,7 @@
 //	                     that releases tasks (graph_exit.go)
 //	a broadcast          its job stands in no index and counts as running; no other job of the
 //	                     queue is matched (broadcast.go)
-//	ready jobs, slots    both are there, in a queue that is in unmatched (match.go)
+//	ready jobs, slots    both are there, in a queue that is in deferredMatches (match.go)
 //	other keys           jobs stand where the earlier rules have put them; the first of all is next, and
 //	                     those that run are not counted by their keys yet (lanes_change.go)
 //	offers by name       a withheld job is offered to all watches in line by their numbers (mixed.go)
@@ -315,7 +315,7 @@
 //	publish to a job's listeners MaxAwaits; the Sink bounds the bytes
 //	the slots of a peer          MaxSlots: a Reserve scans them for its tag
 //	the place of a number        256 jobs of its bucket; Kick and Peek look at a batch of delayed jobs
-//	the jobs of a watch          maxNewest: a Release scans them for its tag
+//	the jobs of a watch          maxNewest: ReleaseNewest scans them for its tag
 //	the watches of a peer        maxWatches, each under its own lock, once a request: TakeCost tells
 //	                             the caller, which puts off the next request
 //	jobs handed to one peer      maxServe; the rest follows with the next Flushed
@@ -352,19 +352,19 @@
 //	by number    numbered_verbs.go FindNumber, RemoveNumber, Kick, KickNumber, Peek, ReserveNumber
 //	peers        peer.go NewPeer, SetLabel, Session, View, TakeCost, Flushed, Blocked; departed.go Disconnect
 //	ask          watch.go Watch, Unwatch; reserve.go Reserve, TryReserve, TryReserveOf, StopReserve, Sleep
-//	give back    finish.go Finish, Fail, Delay; return.go Return, Bury, Renew, Release
+//	give back    finish.go Finish, Fail, Delay; return.go Release, Bury, Touch, ReleaseNewest
 //	by name      held.go Held; unreported.go Report; status.go NameOf
 //	locks        locks.go AcquireLock, ReleaseLock; view.go HeldLocks
 //	requests     lease_verbs.go NewRequestPeer, TryReserveUpTo, Grant
-//	leases       lease_verbs.go FinishGranted, FailGranted, ReleaseGranted, ExtendGranted, PublishGranted, ViewGranted
+//	leases       lease_verbs.go FinishLeased, FailLeased, ReleaseLeased, ExtendLease, PublishLeased, ViewLeased
 //	             lease_verbs.go LeaseTo; lease_name.go FindLease
 //	policies     policy_apply.go SetPolicies, ApplyPolicies, ApplyKeys; limiter.go PauseFor, CheckSubmits
 //	cron         cron_run.go SetCron, MoveCron, RemoveCron, DropOldCron, RunCron, PauseCron, ResumeCron, WalkCron
 //	operators    list.go List, SizeOf; view.go View, Find, NewReader; why.go Why; operate.go ChangeJobs
-//	tasks        graph_edit.go Extend, Transfer; graph_steal.go NewHolderPeer, Steal, Complete; remove.go RemoveTask
+//	tasks        graph_edit.go AddTasks, Transfer; graph_steal.go NewHolderPeer, Steal, Complete; remove.go RemoveTask
 //	             graph_revision.go ReviseTask, ReleaseTask, FinishTask; graph_end.go SetRemember
 //	             graph_line.go Head; graph_view.go LookupTask, Backlog, WalkTasks
-//	server       tick.go Tick; scheduler.go SetTimeout, Timeout, SetLockTimeout; halt.go Halt, Unfinished
+//	server       tick.go Tick; scheduler.go SetTimeout, Timeout, SetLockTimeout; halt.go Halt, Interruptible
 //	             journal.go Restore, Resume, ShardOf
 //	counts       status.go Status, StatusSome, StatusOf, Stats, Memory, Walk; measure.go Measure, StatsOf
 package sched

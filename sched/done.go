@@ -9,7 +9,7 @@ const (
 )
 
 // keepsEnded reports whether the policies for ended jobs hold for a space: it has no MaxFailures, and its jobs are not
-// Owned and not tasks. A space with Failures can be plain.
+// Owned and not tasks. A space with RetryRules can be plain.
 func (r *Rules) keepsEnded() bool { return r.MaxFailures == 0 && !r.Owned && !r.Graph }
 
 // useOf returns what a finished job with a result of size bytes is kept for.
@@ -143,7 +143,7 @@ func (sh *shard) unindexEndedName(job uint32, r *record, q *queue) {
 	}
 	sh.endedNames.remove(sh.s.nameHash(q.id, r.space, sh.nameView(job)), job)
 	if sh.endedNames.count == 0 {
-		sh.endedNames = names{}
+		sh.endedNames = hashIndex{}
 	}
 }
 

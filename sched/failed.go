@@ -81,17 +81,17 @@ func FailedAttempt(at int64, worker, text string) Attempt {
 // Bounds of a history. A million failed jobs of four attempts by four workers, with four error texts of 30 bytes, take
 // less than 400 MB beside their payloads: see TestFailedMemory.
 const (
-	// lastTextBytes is how much of an error text is kept without Rules.Failures: its end, which says what happened.
+	// lastTextBytes is how much of an error text is kept without Rules.RetryRules: its end, which says what happened.
 	lastTextBytes = 512
 	// commonAttempts is how many attempts are read without another allocation: garbage of many sizes would leave holes
 	// between what a million failed jobs keep.
 	commonAttempts = 8
-	// maxHistory bounds the bytes of a history. New entries displace the oldest ones. With Rules.Failures the bound is
-	// larger by Failures.Text, and the first entry stays.
+	// maxHistory bounds the bytes of a history. New entries displace the oldest ones. With Rules.RetryRules the bound
+	// is larger by RetryRules.Text, and the first entry stays.
 	maxHistory = 2 << 10
-	// MaxFailureText bounds Failures.Text: the kept beginning may have fifty lines of a stack trace.
+	// MaxFailureText bounds RetryRules.Text: the kept beginning may have fifty lines of a stack trace.
 	MaxFailureText = 8 << 10
-	// olderText is how much Failures leaves of an error text when the job fails again: its beginning.
+	// olderText is how much RetryRules leaves of an error text when the job fails again: its beginning.
 	olderText = 200
 )
 
@@ -140,13 +140,13 @@ func (sh *shard) dropHistory(job uint32, r *record) {
 
 // addAttempt adds an entry to a job's history and returns the tries with it.
 func (sh *shard) addAttempt(job uint32, r *record, a Attempt) (tries int32) {
-	history, n := withAttempt(sh.history(job, r), a, sh.s.rules[r.space].Failures)
+	history, n := withAttempt(sh.history(job, r), a, sh.s.rules[r.space].RetryRules)
 	sh.setHistory(job, r, history)
 	return int32(n)
 }
 
 // withAttempt returns a history with one more entry, and the tries with it. f is the rule of the job's space or nil.
-func withAttempt(old []byte, a Attempt, f *Failures) (history []byte, n uint64) {
+func withAttempt(old []byte, a Attempt, f *RetryRules) (history []byte, n uint64) {
 	n, all := ParseHistory(old)
 	switch a.Outcome {
 	case attemptRetried, attemptMoved:
@@ -246,11 +246,11 @@ func appendText(dst []byte, text, before string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text)-shared)), text[shared:]...)
 }
 
-// failWithRetries is fail for a job whose retries the policy of its queue counts, or the Rules.Failures of its space:
+// failWithRetries is fail for a job whose retries the policy of its queue counts, or the Rules.RetryRules of its space:
 // the job is delayed, or given up.
 func (sh *shard) failWithRetries(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	a.At = now.Wall
-	tries, f := sh.addAttempt(job, r, a), sh.s.rules[r.space].Failures
+	tries, f := sh.addAttempt(job, r, a), sh.s.rules[r.space].RetryRules
 	if retries, limited := r.retries(q.policy, f); !limited || tries <= retries {
 		if delay < 0 {
 			delay = backoff(q.policy, f, tries, sh.s.jitterBits(r.seq, tries))
@@ -258,7 +258,7 @@ func (sh *shard) failWithRetries(now Time, job uint32, r *record, q *queue, a At
 		sh.release(now, job, r, q, now.Wall+min(delay, longestDelay), sink)
 		return
 	}
-	q.tally.Ended[a.ending()]++
+	q.tally.Ended[a.jobEnd()]++
 	if sh.counters.GivenUp++; f != nil && r.count == 0 {
 		sh.end(job, r, q, Failed, nil, sink)
 		return
@@ -267,7 +267,7 @@ func (sh *shard) failWithRetries(now Time, job uint32, r *record, q *queue, a At
 }
 
 // retries returns how often a job is tried again, unless that has no limit.
-func (r *record) retries(p *Policy, f *Failures) (n int32, limited bool) {
+func (r *record) retries(p *Policy, f *RetryRules) (n int32, limited bool) {
 	switch {
 	case f != nil && r.count != AnyRetries:
 		return max(r.count, 0), true
@@ -278,7 +278,7 @@ func (r *record) retries(p *Policy, f *Failures) (n int32, limited bool) {
 }
 
 // backoff returns the milliseconds before a retry.
-func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
+func backoff(p *Policy, f *RetryRules, retry int32, chance uint64) int64 {
 	if f != nil && (p == nil || p.Backoff.First == 0) {
 		return f.Backoff(retry, chance)
 	}
@@ -286,11 +286,11 @@ func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
 }
 
 // hasRetries reports whether failWithRetries handles a failure of a job, whose space has no Rules.MaxFailures. It does
-// in a space with Rules.Failures, policy or not. Under a policy with retries or a back-off it does too, except for
+// in a space with Rules.RetryRules, policy or not. Under a policy with retries or a back-off it does too, except for
 // tasks and for jobs that end with their owner.
 func (sh *shard) hasRetries(r *record, q *queue) bool {
 	p := q.policy
-	return sh.s.rules[r.space].Failures != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
+	return sh.s.rules[r.space].RetryRules != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
 }
 
 // giveUp ends a detached job that is not tried again: it is kept as failed, unless the policy keeps none.
@@ -326,7 +326,7 @@ func lastText[T string | []byte](text T) string {
 
 // errorText returns what may be kept of the error text of a job.
 func (sh *shard) errorText(r *record, text []byte) string {
-	if f := sh.s.rules[r.space].Failures; f != nil {
+	if f := sh.s.rules[r.space].RetryRules; f != nil {
 		return firstText(string(text[:min(len(text), f.Text+utf8.UTFMax)]), f.Text)
 	}
 	return lastText(text)

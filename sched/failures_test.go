@@ -11,7 +11,7 @@ import (
 // their workloads ask for it. The second is plain.
 var failRules = [MaxSpaces]Rules{{
 	Durable: true, LeaseNames: true,
-	Failures: &Failures{
+	RetryRules: &RetryRules{
 		Retries: 2, Keep: Keep{Jobs: 2, Age: 60 * minute}, Text: 1000,
 		Backoff: func(retry int32, _ uint64) int64 { return int64(retry) * 10_000 },
 	},
@@ -189,7 +189,7 @@ func TestLessee(t *testing.T) {
 	x.reserve(p, 2)
 	x.s.Disconnect(x.now, p, &x.rec)
 	x.s.ticks(x.now, &x.rec)
-	if st, _ := x.s.StatusOf([]byte("f")); st.Running != 3 || st.Workers != 1 || x.s.Unfinished() != 0 {
+	if st, _ := x.s.StatusOf([]byte("f")); st.Running != 3 || st.Workers != 1 || x.s.Interruptible() != 0 {
 		t.Errorf("after it left: %+v", st)
 	}
 	y := x.restarted(failRules, kept)
@@ -202,9 +202,9 @@ func TestLessee(t *testing.T) {
 	if st, _ := y.s.StatusOf([]byte("f")); st.Running != 2 || st.Retrying != 1 {
 		t.Errorf("after a time-out: %+v", st)
 	}
-	y.ok(y.s.FinishGranted(y.now, first, nil, &y.rec))
+	y.ok(y.s.FinishLeased(y.now, first, nil, &y.rec))
 	find(y, 0, "a", Token{})
-	y.ok(y.s.FinishGranted(y.now, other, nil, &y.rec))
+	y.ok(y.s.FinishLeased(y.now, other, nil, &y.rec))
 	y.pass(10_000)
 	q := y.lessee("v", "f")
 	if again := y.leased(q, "a\x00second"); again == second {
@@ -266,8 +266,8 @@ func TestExpiry(t *testing.T) {
 	x.want(fmt.Sprint(p.id, " 1 assign new"))
 }
 
-// TestFollow: Options.JobHook is called for hand-outs and ends of the jobs of Traits.Hooked, also after a restart.
-func TestFollow(t *testing.T) {
+// TestJobHook: Options.JobHook is called for hand-outs and ends of the jobs of Traits.Hooked, also after a restart.
+func TestJobHook(t *testing.T) {
 	kept := memJournal{{}}
 	var followed []string
 	o := Options{Rules: failRules, Journal: kept, JobHook: func(j *Job, e Effect) {

@@ -23,7 +23,7 @@ func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []b
 	sh.observeRun(now, r)
 	q := sh.unhold(job, r)
 	sh.counters.Done++
-	q.tally.Ended[EndingDone]++
+	q.tally.Ended[EndDone]++
 	switch {
 	case r.flags&task != 0:
 		sh.graph.end(now, job, r, q, sink)
@@ -32,12 +32,12 @@ func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []b
 	default:
 		sh.end(job, r, q, Result, data, sink)
 	}
-	sh.reconsider(now, w, sink)
+	sh.serveNamedAgain(now, w, sink)
 }
 
 // Fail gives back a job that the peer could not do: the job becomes ready, due now, or ends, see
 // Rules.MaxFailures and Policy.Retries. text is the worker's error. A history keeps its end, or its beginning
-// in a space with Rules.Failures.
+// in a space with Rules.RetryRules.
 func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) error {
 	sh, r, err := s.lockReported(now, p, run)
 	if err != nil {
@@ -48,19 +48,19 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) err
 	return nil
 }
 
-// defaultDelay has a failed job wait for the back-off of its queue's policy or of the Rules.Failures of its space, or
+// defaultDelay has a failed job wait for the back-off of its queue's policy or of the Rules.RetryRules of its space, or
 // not at all.
 const defaultDelay = -1
 
 // failRun is Fail for a reserved job. A delay of 0 or more, in milliseconds, replaces a policy's back-off.
 func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64, sink Sink) {
-	sh.counters.Fails++
+	sh.counters.RunsFailed++
 	sh.failAwaits(job, r, sink)
 	w := sh.holdingWatch(r)
 	q := sh.unhold(job, r)
 	sh.fail(now, job, r, q, a, delay, sink)
 	sh.matchOrDefer(now, q, sink)
-	sh.reconsider(now, w, sink)
+	sh.serveNamedAgain(now, w, sink)
 }
 
 // longestDelay bounds the milliseconds of a delay: a longer one would overflow.
@@ -78,12 +78,12 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, seconds int64, countStep i
 	sh.failAwaits(run.Record, r, sink)
 	w := sh.holdingWatch(r)
 	q := sh.unhold(run.Record, r)
-	if rules := &sh.s.rules[r.space]; rules.MaxFailures == 0 && rules.Failures == nil { // else count counts failures or retries
+	if rules := &sh.s.rules[r.space]; rules.MaxFailures == 0 && rules.RetryRules == nil { // else count counts failures or retries
 		r.count = clampAdd(r.count, countStep)
 	}
 	sh.release(now, run.Record, r, q, now.Wall+seconds*1000, sink)
 	sh.matchOrDefer(now, q, sink)
-	sh.reconsider(now, w, sink)
+	sh.serveNamedAgain(now, w, sink)
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (s *Scheduler) lockReported(now Time, p *Peer, run Run) (*shard, *record, e
 		sh.mu.Unlock()
 		return nil, nil, err
 	}
-	sh.counters.GivenBack++
+	sh.counters.Released++
 	sh.observeRun(now, r)
 	return sh, r, nil
 }

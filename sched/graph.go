@@ -30,7 +30,7 @@ type graph struct {
 	remembered      index           // remembered tasks, key {end of memory}
 	minOrder        int64           // the smallest order that was given to put a task ahead of all others
 	exits           map[exit]uint64 // the journal's numbers of the exits
-	completeRecords int             // number of records of complete tasks: remembered or ending
+	completeRecords int             // number of records of complete tasks: remembered or freeing
 	restoring       restoring
 
 	shown TaskView // the view that a callback reads

@@ -37,7 +37,7 @@ func (x *graphBench) extend(deps ...int) {
 		}
 	}
 	x.made++
-	if err := x.s.Extend(x.now, graphTasks, graphQueue, x.task[:1], &x.sink); err != nil {
+	if err := x.s.AddTasks(x.now, graphTasks, graphQueue, x.task[:1], &x.sink); err != nil {
 		x.b.Fatal(err)
 	}
 }
@@ -101,7 +101,7 @@ func BenchmarkBackwardEdge(b *testing.B) {
 	b.ResetTimer()
 	for i := range b.N {
 		t := Task{Name: strconv.AppendInt(nil, int64(n/4-i%(n/8)), 10), After: [][]byte{strconv.AppendInt(nil, int64(n*3/4+i%(n/8)), 10)}}
-		if err := x.s.Extend(x.now, graphTasks, graphQueue, []Task{t}, &x.sink); err != nil {
+		if err := x.s.AddTasks(x.now, graphTasks, graphQueue, []Task{t}, &x.sink); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestGraphBounds(t *testing.T) {
 		}
 		join.Name = strconv.AppendInt(nil, int64(x.made), 10)
 		x.made++
-		if err := x.s.Extend(x.now, graphTasks, graphQueue, []Task{join}, &x.sink); err != nil {
+		if err := x.s.AddTasks(x.now, graphTasks, graphQueue, []Task{join}, &x.sink); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -47,7 +47,7 @@ func TestRepeatedPredecessor(t *testing.T) {
 	const n = 3 * fewEdges
 	x.numbered("p", n, waitless)
 	join := taskAfter("join", "p", n)
-	x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{join, join}, &x.rec))
+	x.ok(x.s.AddTasks(x.now, graphTasks, graphQueue, []Task{join, join}, &x.rec))
 	x.s.Steal(x.now, x.h, graphQueue, n, &x.rec, func(*TaskView) bool { return true })
 	for i := range n {
 		if err := x.s.check(); err != nil {
@@ -57,7 +57,7 @@ func TestRepeatedPredecessor(t *testing.T) {
 			t.Fatalf("with %d complete it waits for %d, want %d", i, ins, n-i)
 		}
 		x.complete(fmt.Sprint("p", i))
-		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{join}, &x.rec))
+		x.ok(x.s.AddTasks(x.now, graphTasks, graphQueue, []Task{join}, &x.rec))
 	}
 	x.wantStolen("join")
 }
@@ -75,12 +75,12 @@ func TestRepeatedPredecessorCost(t *testing.T) {
 		defer close(done)
 		x.numbered("p", n, waitless)
 		x.numbered("s", n, func(int) string { return "p0" })
-		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{taskAfter("join", "p", n)}, &x.rec))
+		x.ok(x.s.AddTasks(x.now, graphTasks, graphQueue, []Task{taskAfter("join", "p", n)}, &x.rec))
 		again := Task{Name: []byte("join")}
 		for range n {
 			again.After = append(again.After, []byte("p0"))
 		}
-		x.ok(x.s.Extend(x.now, graphTasks, graphQueue, []Task{again}, &x.rec))
+		x.ok(x.s.AddTasks(x.now, graphTasks, graphQueue, []Task{again}, &x.rec))
 	}()
 	select {
 	case <-done:
@@ -139,7 +139,7 @@ func TestCostlyRequest(t *testing.T) {
 	for i := range maxOrderSteps/n + 1 {
 		all = append(all, fmt.Sprint("z", i, "<b", n-1), fmt.Sprint("a0<z", i))
 	}
-	if err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec); !errors.Is(err, errCostly) {
+	if err := x.s.AddTasks(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec); !errors.Is(err, errCostly) {
 		t.Fatalf("%d tasks: %v", len(all), err)
 	}
 	if active, ready := x.s.Backlog(graphQueue); active != 2*n || ready != 2 {
@@ -168,7 +168,7 @@ func TestCycleOfLongNames(t *testing.T) {
 		for i, name := range tasks {
 			all = append(all, name+"<"+tasks[(i+1)%len(tasks)])
 		}
-		err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec)
+		err := x.s.AddTasks(x.now, graphTasks, graphQueue, graphTaskList(all...), &x.rec)
 		if !errors.As(err, new(*cycleError)) || len(err.Error()) > 1<<10 {
 			t.Errorf("%d tasks: an error of %d bytes: %.80v", len(tasks), len(fmt.Sprint(err)), err)
 		}

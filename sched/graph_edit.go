@@ -18,10 +18,10 @@ type cycleError struct{ Names []string } // each waits for the next; the last is
 
 func (e *cycleError) Error() string { return "a cycle: " + strings.Join(e.Names, " after ") }
 
-// Extend adds tasks to a queue's graph one after the other. Tasks that exist get the given
+// AddTasks adds tasks to a queue's graph one after the other. Tasks that exist get the given
 // predecessors in addition: a ready task waits again, a reserved task waits when it is released.
 // With an error nothing has changed. The error for a cycle names its tasks.
-func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, sink Sink) error {
+func (s *Scheduler) AddTasks(now Time, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -187,7 +187,7 @@ func (e *edit) release(now Time, tasks []Task, sink Sink) {
 		r := sh.slab.at(job)
 		g.log(job, tasks[i].Log...)
 		if r.state == reserved { // else it was named twice and is released already
-			sh.counters.GivenBack++
+			sh.counters.Released++
 			sh.unhold(job, r)
 			g.release(now, job, r, e.q, back)
 		}

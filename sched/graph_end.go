@@ -21,7 +21,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 		g.remembered.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)
 		sh.s.alarmMono(at)
 	} else {
-		r.state = ending
+		r.state = freeing
 		sh.names.remove(sh.s.nameHash(q.id, r.space, sh.nameView(job)), job)
 	}
 	if len(sh.topics) > 0 {
@@ -31,7 +31,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	case n.outs+n.ins > 0: // a held task may get predecessors
 		n.via = viaComplete
 		g.freeing = append(g.freeing, job)
-	case r.state == ending:
+	case r.state == freeing:
 		g.freeSlot(job, r)
 	}
 }
@@ -87,7 +87,7 @@ func (g *graph) freeSuccessors(now Time, stepLimit int, sink Sink) (more bool) {
 		}
 		sh.countSteps(1)
 		g.freeing.pop()
-		if r := sh.slab.at(job); r.state == ending {
+		if r := sh.slab.at(job); r.state == freeing {
 			g.freeSlot(job, r)
 		}
 		if len(g.freeing) > 0 {
@@ -120,7 +120,7 @@ func (g *graph) freeRecord(job uint32, r *record) {
 func (g *graph) forget(job uint32, r *record) {
 	sh := g.sh
 	g.remembered.remove(&sh.buckets, &sh.slab, job)
-	r.state = ending
+	r.state = freeing
 	if n := g.node(job); n.outs+n.ins == 0 {
 		g.freeSlot(job, r)
 	}

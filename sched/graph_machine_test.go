@@ -58,10 +58,10 @@ func (x *graphMachine) open() {
 	}
 }
 
-// connect makes a worker, either Named or LongNames.
+// connect makes a worker, either NameOnly or LongNames.
 func (x *graphMachine) connect(i int) {
 	x.lastID++
-	capabilities := []Capabilities{Named, LongNames}[i]
+	capabilities := []Capabilities{NameOnly, LongNames}[i]
 	x.peers[i] = x.s.NewPeer(x.lastID, capabilities)
 	x.m.workers[i] = &graphWorker{id: x.lastID, name: fmt.Sprint("w", i), capabilities: capabilities}
 	x.watch(i)
@@ -145,7 +145,7 @@ func (x *graphMachine) verb(verb string) error {
 	switch verb {
 	case "extend":
 		tasks := x.tasks("")
-		return x.sameError(s.Extend(now, graphTasks, graphQueue, tasks, &x.rec), m.extend(tasks))
+		return x.sameError(s.AddTasks(now, graphTasks, graphQueue, tasks, &x.rec), m.extend(tasks))
 	case "transfer":
 		tasks := x.tasks(holder)
 		return x.sameError(s.Transfer(now, x.holder(holder), graphTasks, graphQueue, tasks, &x.rec), m.transfer(holder, tasks))
@@ -202,7 +202,7 @@ func (x *graphMachine) work(verb string, i int) error {
 		m.reserve(w, tag)
 		return s.Reserve(now, p, tag, &x.rec)
 	case "release":
-		return x.sameError(s.Release(now, p, tag, &x.rec), m.releaseLast(w, tag))
+		return x.sameError(s.ReleaseNewest(now, p, tag, &x.rec), m.releaseLast(w, tag))
 	case "forget":
 		s.Disconnect(now, p, &x.rec)
 		m.forget(w)

@@ -32,7 +32,7 @@ func (x *graphStress) make(i int, more ...Task) {
 	for _, a := range x.after[i] {
 		t.After = append(t.After, strconv.AppendInt(nil, int64(a), 10))
 	}
-	if err := x.s.Extend(x.now(), graphTasks, graphQueue, append([]Task{t}, more...), x.sink); err != nil {
+	if err := x.s.AddTasks(x.now(), graphTasks, graphQueue, append([]Task{t}, more...), x.sink); err != nil {
 		x.fail("task %d: %v", i, err)
 	}
 }

@@ -44,7 +44,7 @@ func graphTaskList(texts ...string) (tasks []Task) {
 
 func (x *graphSched) extend(tasks ...string) {
 	x.t.Helper()
-	x.ok(x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(tasks...), &x.rec))
+	x.ok(x.s.AddTasks(x.now, graphTasks, graphQueue, graphTaskList(tasks...), &x.rec))
 }
 
 func (x *graphSched) complete(names ...string) {
@@ -89,11 +89,11 @@ func (b memJournal) order() (seqs []uint64) {
 	return seqs
 }
 
-// TestTaskNameClash checks that a Named worker is handed a job of a task's name as soon as the task
+// TestTaskNameClash checks that a NameOnly worker is handed a job of a task's name as soon as the task
 // is complete, and that the task's listeners receive its end.
 func TestTaskNameClash(t *testing.T) {
 	x := newGraphSched(t)
-	p, listener := x.capable(Named, string(graphQueue)), x.peer()
+	p, listener := x.capable(NameOnly, string(graphQueue)), x.peer()
 	x.extend("a")
 	x.reserve(p, 1)
 	ref := x.want("1 1 assign a")[0].job.run
@@ -393,7 +393,7 @@ func TestGraphOrders(t *testing.T) {
 			to, from := r.IntN(n), r.IntN(n)
 			closes := reached(from, to, make(map[int]bool))
 			var cycle *cycleError
-			err := x.s.Extend(x.now, graphTasks, graphQueue, graphTaskList(fmt.Sprint(to, "<", from)), &x.rec)
+			err := x.s.AddTasks(x.now, graphTasks, graphQueue, graphTaskList(fmt.Sprint(to, "<", from)), &x.rec)
 			if errors.As(err, &cycle) != closes || err != nil && cycle == nil {
 				t.Fatalf("%d after %d: %v, want a cycle: %v", to, from, err, closes)
 			}

@@ -27,7 +27,7 @@ func (s *Scheduler) ReleaseTask(now Time, p *Peer, t TaskRevision, first bool, s
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.counters.GivenBack++
+	sh.counters.Released++
 	q := sh.unhold(t.Ref.Record, r)
 	sh.graph.release(now, t.Ref.Record, r, q, lineEnd(first))
 	sh.matchOrDefer(now, q, sink)
@@ -44,7 +44,7 @@ func (s *Scheduler) FinishTask(now Time, p *Peer, t TaskRevision, sink Sink) err
 	sh.observeRun(now, r)
 	q := sh.unhold(t.Ref.Record, r)
 	sh.counters.Done++
-	q.tally.Ended[EndingDone]++
+	q.tally.Ended[EndDone]++
 	sh.graph.end(now, t.Ref.Record, r, q, sink)
 	return nil
 }

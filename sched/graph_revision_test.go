@@ -40,7 +40,7 @@ func (x *taskSched) sane() {
 
 func (x *taskSched) extend(queue string, tasks ...string) {
 	x.t.Helper()
-	x.ok(x.s.Extend(x.now, taskSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
+	x.ok(x.s.AddTasks(x.now, taskSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
 }
 
 // steal steals the first task. It returns "" when there is none.
@@ -113,7 +113,7 @@ func (x *taskSched) restart() (holders map[string]*Peer) {
 // capabilities and whenever it asks. Other jobs of the queue are.
 func TestPrivate(t *testing.T) {
 	x := newTaskSched(t)
-	early, late := x.capable(LongNames, "q"), x.capable(Named|LongNames)
+	early, late := x.capable(LongNames, "q"), x.capable(NameOnly|LongNames)
 	x.reserve(early, 1)
 	long := strings.Repeat("n", maxShort+1)
 	x.extend("q", "a", long, "b<a")
@@ -312,7 +312,7 @@ func TestStealIsOneRecord(t *testing.T) {
 	var journal oneSave
 	s := New(Options{Rules: taskRules, Journal: &journal})
 	var rec recorder
-	if err := s.Extend(Time{}, taskSpace, []byte("q"), graphTaskList("a"), &rec); err != nil {
+	if err := s.AddTasks(Time{}, taskSpace, []byte("q"), graphTaskList("a"), &rec); err != nil {
 		t.Fatal(err)
 	}
 	before := len(journal.saved)

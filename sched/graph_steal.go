@@ -99,7 +99,7 @@ func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []T
 		sh.observeRun(now, r)
 		sh.unhold(job, r)
 		sh.counters.Done++
-		q.tally.Ended[EndingDone]++
+		q.tally.Ended[EndDone]++
 		g.endTask(now, job, r, q, sink)
 	}
 	g.startFreeing(now, sink)

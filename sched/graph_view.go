@@ -92,7 +92,7 @@ func (g *graph) whyWaiting(job uint32) Why {
 
 // live reports whether a record in use is of a job that has not ended.
 func (r *record) live() bool {
-	return r.state != ending && r.state != remembered && r.state != failed && r.state != finished
+	return r.state != freeing && r.state != remembered && r.state != failed && r.state != finished
 }
 
 // TaskView is a view of one task. Its bytes are valid until the call that was given it returns.

@@ -25,7 +25,7 @@ func (m *graphModel) submit(space Space, name string, priority int64) outcome {
 // suits reports whether a worker can be given a job.
 func (w *graphWorker) suits(j *graphJob) bool {
 	clash := slices.ContainsFunc(w.held, func(o *graphJob) bool { return o.name == j.name })
-	return (w.capabilities&LongNames != 0 || len(j.name) <= maxShort) && (w.capabilities&Named == 0 || !clash)
+	return (w.capabilities&LongNames != 0 || len(j.name) <= maxShort) && (w.capabilities&NameOnly == 0 || !clash)
 }
 
 // match hands out jobs, the oldest slot first, until no worker waits beside a job that suits it.

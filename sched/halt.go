@@ -11,20 +11,21 @@ func (s *Scheduler) Halt() {
 	}
 }
 
-// Unfinished counts the reserved jobs that a restart makes ready again. Tasks keep their holders and durable jobs their
-// leases, so they do not count.
-func (s *Scheduler) Unfinished() (n int) {
+// Interruptible counts the reserved jobs that a restart makes ready again. Tasks keep their holders and durable jobs
+// their leases, so they do not count.
+func (s *Scheduler) Interruptible() (n int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		n += sh.unfinished()
+		n += sh.interruptible()
 		sh.mu.Unlock()
 	}
 	return n
 }
 
-// unfinished is Unfinished for one shard. It needs no walk: every reserved job stands under a deadline or is counted.
-func (sh *shard) unfinished() int {
+// interruptible is Interruptible for one shard. It needs no walk: every reserved job stands under a deadline or is
+// counted.
+func (sh *shard) interruptible() int {
 	return sh.defaultTimed.jobs + sh.ownTimed.jobs + sh.untimedJobs - sh.lastingLeases
 }
 

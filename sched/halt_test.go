@@ -10,7 +10,7 @@ func TestHalt(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 4, Rules: rules})
 	unfinished := func(want int) {
 		t.Helper()
-		if got := x.s.Unfinished(); got != want {
+		if got := x.s.Interruptible(); got != want {
 			t.Errorf("%d jobs are unfinished, want %d", got, want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestHalt(t *testing.T) {
 	x.submit("g", "later", func(j *Submission) { j.SchedAt = x.now.Wall/1000 + 5 })
 	x.reserve(many, 4)
 	x.rec.take()
-	x.ok(x.s.Extend(x.now, taskSpace, []byte("tasks"), []Task{{Name: []byte("t1")}, {Name: []byte("t2")}}, &x.rec))
+	x.ok(x.s.AddTasks(x.now, taskSpace, []byte("tasks"), []Task{{Name: []byte("t1")}, {Name: []byte("t2")}}, &x.rec))
 	holder := x.s.NewHolderPeer("h")
 	steals := func(want int) {
 		t.Helper()

@@ -90,7 +90,7 @@ func (x *loadedSched) tasks(n int, after ...[]byte) (all []Task) {
 		all = append(all, Task{Name: fmt.Appendf(nil, "t%d", x.jobs), After: after})
 	}
 	for rest := all; len(rest) > 0; rest = rest[min(len(rest), 1000):] {
-		x.ok(x.Extend(x.now, heldTask, []byte("t"), rest[:min(len(rest), 1000)], discardAll{}))
+		x.ok(x.AddTasks(x.now, heldTask, []byte("t"), rest[:min(len(rest), 1000)], discardAll{}))
 	}
 	return all
 }
@@ -190,7 +190,7 @@ var workerHolds = holdCases{
 		p := x.peer(LongNames, "f")
 		x.submit(x.many, "f", nil)
 		x.take(p, x.many)
-		return func() { x.ok(x.Release(x.now, p, uint64(x.many-1), discardAll{})) }
+		return func() { x.ok(x.ReleaseNewest(x.now, p, uint64(x.many-1), discardAll{})) }
 	},
 	"a worker with very many requests comes to very many jobs": func(x *loadedSched) func() {
 		p := x.peer(LongNames, "f")
@@ -209,7 +209,7 @@ var workerHolds = holdCases{
 		}
 	},
 	"a worker has very many names to report, and jobs of all of them come": func(x *loadedSched) func() {
-		p := x.peer(Named, "f")
+		p := x.peer(NameOnly, "f")
 		x.SetTimeout(1000)
 		x.submit(maxUnreported, "f", nil)
 		x.take(p, maxUnreported)
@@ -297,7 +297,7 @@ var taskHolds = holdCases{
 	"a task that waits for very many is cancelled": func(x *loadedSched) func() {
 		last := x.tasks(1)
 		for _, t := range x.tasks(x.many) {
-			x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, discardAll{}))
+			x.ok(x.AddTasks(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, discardAll{}))
 		}
 		return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, discardAll{}) }
 	},
@@ -341,7 +341,7 @@ var operatorHolds = holdCases{
 		}
 	},
 	"an operator removes very many jobs that a worker holds": func(x *loadedSched) func() {
-		p := x.peer(Named, "f")
+		p := x.peer(NameOnly, "f")
 		x.submit(x.many, "f", nil)
 		x.take(p, x.many)
 		return func() { x.change(&JobChange{Verb: RemoveJobs}) }

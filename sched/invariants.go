@@ -258,10 +258,10 @@ func (c *checker) queue(q *queue) error {
 	if err := c.keyed(q); err != nil {
 		return err
 	}
-	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {
+	if q.matchDeferred != slices.Contains(c.sh.deferredMatches, q) || q.search.active != slices.Contains(c.sh.searches, q) {
 		return errors.New("disagrees with the Ticks about deferred work")
 	}
-	if got := (queueCounts{q.workers, q.busy, q.broadcastWorkers, q.named, q.running}); got != c.counts[q] {
+	if got := (queueCounts{q.workers, q.busy, q.broadcastWorkers, q.nameOnly, q.running}); got != c.counts[q] {
 		return fmt.Errorf("counts %+v, has %+v", got, c.counts[q])
 	}
 	if q.dropped && (q.workers > 0 || q.running > 0) {
@@ -352,7 +352,7 @@ func (q *queue) pendingCounts(urgent, retrying, immediates int) error {
 }
 
 // queueCounts is the numbers that a queue keeps of its watches.
-type queueCounts struct{ workers, busy, broadcasts, named, running int }
+type queueCounts struct{ workers, busy, broadcasts, nameOnly, running int }
 
 // count counts the workers, broadcasts and running jobs of each queue by the watches and jobs, for comparison with the
 // queues' own counts.
@@ -364,7 +364,7 @@ func (c *checker) count() error {
 			t.workers += oneIf(!w.ended)
 			t.busy += oneIf(!w.ended && len(w.held) > 0)
 			t.broadcasts += oneIf(w.takesBroadcasts)
-			t.named += oneIf(!w.ended && w.peer.capabilities&Named != 0)
+			t.nameOnly += oneIf(!w.ended && w.peer.capabilities&NameOnly != 0)
 			t.running += len(w.held)
 			c.counts[w.queue] = t
 		}

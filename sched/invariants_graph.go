@@ -16,11 +16,11 @@ func (c *checker) graph() error {
 	}); err != nil {
 		return err
 	}
-	freeing := make(map[uint32]bool)
+	cutting := make(map[uint32]bool)
 	for _, job := range sh.graph.freeing {
-		freeing[job] = true
-		if r := sh.slab.at(job); r.state == ending {
-			if err := c.stand(job, "freeing"); err != nil {
+		cutting[job] = true
+		if r := sh.slab.at(job); r.state == freeing {
+			if err := c.stand(job, "cutting"); err != nil {
 				return err
 			}
 		}
@@ -39,7 +39,7 @@ func (c *checker) graph() error {
 				}
 				continue
 			}
-			if err := c.taskNode(job, r, &p.nodes[k], freeing[job]); err != nil {
+			if err := c.taskNode(job, r, &p.nodes[k], cutting[job]); err != nil {
 				return fmt.Errorf("task %d: %w", job, err)
 			}
 			edges += int(p.nodes[k].outs)
@@ -63,9 +63,9 @@ func (c *checker) graph() error {
 	if joins != len(sh.graph.edges.pairs) {
 		return fmt.Errorf("%d edges are known by their ends, want %d", len(sh.graph.edges.pairs), joins)
 	}
-	if edges != sh.graph.edges.live || sh.graph.completeRecords != c.states[ending]+c.states[remembered] {
+	if edges != sh.graph.edges.live || sh.graph.completeRecords != c.states[freeing]+c.states[remembered] {
 		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.graph.edges.live, sh.graph.completeRecords,
-			edges, c.states[ending]+c.states[remembered])
+			edges, c.states[freeing]+c.states[remembered])
 	}
 	for id, q := range sh.queues {
 		if q != nil && (q.waiting != waits[uint32(id)] || q.tasks != tasks[q] || q.readyTasks != lined[q]) {
@@ -76,15 +76,15 @@ func (c *checker) graph() error {
 	return nil
 }
 
-// taskNode checks the node of a task: its state against its counts of edges, and both lists of its edges. freeing
+// taskNode checks the node of a task: its state against its counts of edges, and both lists of its edges. cutting
 // reports whether the node's edges are being freed.
-func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
+func (c *checker) taskNode(job uint32, r *record, n *node, cutting bool) error {
 	sh := c.sh
 	switch {
 	case r.state == waiting && n.ins == 0, r.state == ready && n.ins > 0, n.given < n.ins:
 		return fmt.Errorf("state %d with %d of %d predecessors", r.state, n.ins, n.given)
-	case !r.live() && (n.outs+n.ins > 0) != freeing, r.state == ending && !freeing:
-		return fmt.Errorf("state %d with %d successors, being freed: %v", r.state, n.outs, freeing)
+	case !r.live() && (n.outs+n.ins > 0) != cutting, r.state == freeing && !cutting:
+		return fmt.Errorf("state %d with %d successors, being freed: %v", r.state, n.outs, cutting)
 	}
 	k, prev := uint32(0), none
 	for i := n.out; k < n.outs; k++ {

@@ -162,8 +162,8 @@ func (c *checker) everyJob() error {
 
 // names checks that the table has exactly the live jobs, and that it finds each of them.
 func (c *checker) names() error {
-	if kept := c.states[failed] + c.states[finished]; c.sh.names.count != c.sh.slab.live-c.states[ending]-kept {
-		return fmt.Errorf("names: %d, jobs: %d, of them ending: %d, kept: %d", c.sh.names.count, c.sh.slab.live, c.states[ending], kept)
+	if kept := c.states[failed] + c.states[finished]; c.sh.names.count != c.sh.slab.live-c.states[freeing]-kept {
+		return fmt.Errorf("names: %d, jobs: %d, of them freeing: %d, kept: %d", c.sh.names.count, c.sh.slab.live, c.states[freeing], kept)
 	}
 	if err := c.sh.names.check(); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (c *checker) names() error {
 		r := c.sh.slab.at(job)
 		q := c.sh.queueOf(r)
 		name, _ := unpack(c.sh.arena.view(r.bytes, int(r.size)))
-		if r.state == ending || r.state == failed || r.state == finished {
+		if r.state == freeing || r.state == failed || r.state == finished {
 			continue
 		}
 		if found, ok := c.sh.lookup(c.sh.s.nameHash(q.id, r.space, name), q, r.space, name); !ok || found != job {
@@ -183,7 +183,7 @@ func (c *checker) names() error {
 }
 
 // check counts the words of the segments again and compares them with the directory.
-func (n *names) check() error {
+func (n *hashIndex) check() error {
 	if len(n.dir) != 1<<n.depth {
 		return fmt.Errorf("names: depth %d, %d entries", n.depth, len(n.dir))
 	}

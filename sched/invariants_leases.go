@@ -14,7 +14,7 @@ func (c *checker) leases() error {
 		}
 		for _, h := range w.held {
 			l, r := c.sh.s.leases.get(h.number), c.sh.slab.at(h.job)
-			if l == nil || l.shard != c.sh.id || l.record != h.job || l.ending != 0 || r.flags&(ownDeadline|untimed) != ownDeadline {
+			if l == nil || l.shard != c.sh.id || l.record != h.job || l.end != 0 || r.flags&(ownDeadline|untimed) != ownDeadline {
 				return fmt.Errorf("job %d is held under run %d, its lease is %+v", h.job, h.number, l)
 			}
 			isTask := r.flags&task != 0

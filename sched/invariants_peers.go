@@ -73,7 +73,7 @@ func (c *checker) line(w *watch) error {
 	if !p.blocked && w.lineIndex < 0 && (q.broadcast == nil || !slices.Contains(q.broadcast.busy, w)) {
 		return errors.New("has slots and is not in line")
 	}
-	if first != none && !q.search.active && !q.matchPending && !c.changing(q) && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
+	if first != none && !q.search.active && !q.matchDeferred && !c.changing(q) && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
 		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.longNames.jobs, first)
 	}
 	return nil
@@ -248,7 +248,7 @@ func (c *checker) unreported() error {
 		}
 		c.note(w.peer)
 		for name, u := range w.unreportedByHash {
-			if u.name != name || u.watch != w || c.sh.byGraceEnd[u.heapIndex] != u || u.runs < 1 || w.peer.class != named {
+			if u.name != name || u.watch != w || c.sh.byGraceEnd[u.heapIndex] != u || u.runs < 1 || w.peer.class != nameOnly {
 				return fmt.Errorf("peer %d does not know what it remembers of a name: %+v", w.peer.id, u)
 			}
 		}

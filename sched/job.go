@@ -14,7 +14,7 @@ const (
 	parked       // was refused a lock, and waits for it
 	waiting      // a task whose predecessors are not complete
 	remembered   // a complete task that can be looked up for a while
-	ending       // a complete task whose successors are not all free yet
+	freeing      // a complete task whose successors are not all free yet
 	broadcasting // is being broadcast, see activeBroadcast
 	failed       // was given up and is kept, see keptLine
 	finished     // is done or has expired, and is kept, see keptLine
@@ -42,7 +42,7 @@ const (
 	task
 	// private: the task is never handed to a Reserve, only stolen.
 	private
-	// withheld: the job is ready, and its name clashes for all Named peers in line.
+	// withheld: the job is ready, and its name clashes for all NameOnly peers in line.
 	withheld
 	// awaitedBySubmitter: every submission of the job so far had an await without Stays, see TimeOutAwait.
 	awaitedBySubmitter

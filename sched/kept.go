@@ -111,7 +111,7 @@ func (sh *shard) unkeep(job uint32, r *record, q *queue) {
 	sh.keptJobs[r.use()]--
 	if r.use() != keptName {
 		if sh.keptBySeq.remove(sh.seqHash(r.seq), job); sh.keptBySeq.count == 0 {
-			sh.keptBySeq = names{}
+			sh.keptBySeq = hashIndex{}
 		}
 	}
 	sh.resetKept(q)
@@ -167,11 +167,11 @@ func (sh *shard) resetLine(l *keptLine) {
 var keepAll = Keep{Jobs: math.MaxInt64}
 
 // keepFor returns how many jobs of a queue are kept for a use, and for how long. Without a
-// KeepFailed in its policy, the Keep of Rules.Failures counts for failed jobs.
+// KeepFailed in its policy, the Keep of Rules.RetryRules counts for failed jobs.
 func (q *queue) keepFor(use keptUse, s *Scheduler) Keep {
 	p, spaces := q.policy, q.spaces&s.failSpaces
 	if use == keptFailed && spaces != 0 && (p == nil || !p.keepsFailed) {
-		return s.rules[bits.TrailingZeros16(spaces)].Failures.Keep
+		return s.rules[bits.TrailingZeros16(spaces)].RetryRules.Keep
 	}
 	return p.keeps(use)
 }
@@ -197,8 +197,8 @@ func (p *Policy) keeps(use keptUse) Keep {
 	return Keep{}
 }
 
-// evict removes kept jobs that are too many or too old, or keeps less of each.
-func (sh *shard) evict(now Time, stepLimit int) (moves []deadLetter) {
+// trimKept removes kept jobs that are too many or too old, or keeps less of each.
+func (sh *shard) trimKept(now Time, stepLimit int) (moves []deadLetter) {
 	for sh.mu.steps < stepLimit && len(sh.keeping) > 0 && sh.keeping[0].check <= now.Wall {
 		l := sh.keeping[0]
 		q := l.queue

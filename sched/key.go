@@ -107,8 +107,8 @@ func (p *Policy) setWeights(text string) (err error) {
 	return err
 }
 
-// CheckKeys returns the first error of KeyErrors.
-func (p *Policies) CheckKeys() error {
+// CheckJobKeys returns the first error of KeyErrors.
+func (p *Policies) CheckJobKeys() error {
 	if all := p.KeyErrors(); len(all) > 0 {
 		return all[0]
 	}

@@ -97,7 +97,7 @@ func TestCheckKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := table.CheckKeys(); (err == nil) != (c.say == "") || err != nil && !strings.Contains(err.Error(), c.say) {
+		if err := table.CheckJobKeys(); (err == nil) != (c.say == "") || err != nil && !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%v: %v, want %q", c.rules, err, c.say)
 		}
 	}

@@ -44,13 +44,13 @@ func (x *testSched) report(p *Peer, queue, name string, held bool) Run {
 	return run
 }
 
-// TestNamedClash checks that a Named peer that holds a job is not handed another of that name until
+// TestNamedClash checks that a NameOnly peer that holds a job is not handed another of that name until
 // the first has ended, in whatever way.
 func TestNamedClash(t *testing.T) {
 	f := func(name string, leave func(x *testSched, p, master *Peer, ref Run), want ...string) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: testRules})
-		master, p := x.peer(), x.capable(Named, "f")
+		master, p := x.peer(), x.capable(NameOnly, "f")
 		x.reserve(p, 1)
 		x.reserve(p, 2)
 		x.submit("f", "a", owned(master, 7))
@@ -89,7 +89,7 @@ func TestManyClashes(t *testing.T) {
 		t.Skip("takes seconds of a processor")
 	}
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p := x.peer(), x.capable(Named, "f")
+	master, p := x.peer(), x.capable(NameOnly, "f")
 	const many = maxClashes + 2
 	var held []Run
 	for i := range many {
@@ -114,7 +114,7 @@ func TestManyClashes(t *testing.T) {
 // TestBroadcastAmongKinds checks that each sleeping peer receives a broadcast, and leaves the line.
 func TestBroadcastAmongKinds(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, first, named := x.peer(), x.peer("f"), x.capable(Named, "f")
+	master, first, named := x.peer(), x.peer("f"), x.capable(NameOnly, "f")
 	x.reserve(named, 1)
 	x.submit("f", "a", owned(master, 7))
 	x.want("3 1 assign a")
@@ -241,13 +241,13 @@ func TestReleaseNewest(t *testing.T) {
 			x.submit(q, q)
 		}
 		x.want("1 5 assign "+order[0], "1 5 assign "+order[1])
-		x.ok(x.s.Release(x.now, p, 5, &x.rec))
+		x.ok(x.s.ReleaseNewest(x.now, p, 5, &x.rec))
 		x.reserve(p, 6)
 		x.want("1 6 assign " + order[1])
-		x.ok(x.s.Release(x.now, p, 5, &x.rec))
+		x.ok(x.s.ReleaseNewest(x.now, p, 5, &x.rec))
 		x.reserve(p, 7)
 		x.want("1 7 assign " + order[0])
-		if err := x.s.Release(x.now, p, 5, &x.rec); err != ErrNotFound {
+		if err := x.s.ReleaseNewest(x.now, p, 5, &x.rec); err != ErrNotFound {
 			t.Error(err)
 		}
 		x.want()

@@ -111,7 +111,7 @@ func TestKeyConcurrency(t *testing.T) {
 		"done":      func(x *testSched, p *Peer, run Run) { x.ok(x.s.Finish(x.now, p, run, nil, &x.rec)) },
 		"failed":    func(x *testSched, p *Peer, run Run) { x.ok(x.s.Fail(x.now, p, run, nil, &x.rec)) },
 		"delayed":   func(x *testSched, p *Peer, run Run) { x.ok(x.s.Delay(x.now, p, run, 5, 0, &x.rec)) },
-		"released":  func(x *testSched, p *Peer, _ Run) { x.ok(x.s.Release(x.now, p, 1, &x.rec)) },
+		"released":  func(x *testSched, p *Peer, _ Run) { x.ok(x.s.ReleaseNewest(x.now, p, 1, &x.rec)) },
 		"timed out": func(x *testSched, _ *Peer, _ Run) { x.pass(2000 + grain) },
 		"left":      func(x *testSched, p *Peer, _ Run) { x.s.Disconnect(x.now, p, &x.rec) },
 		"removed":   func(x *testSched, _ *Peer, _ Run) { x.s.Remove(x.now, 0, []byte("f"), []byte("a:0"), &x.rec) },
@@ -232,7 +232,7 @@ func TestKeyStatus(t *testing.T) {
 func TestLowerKeyConcurrency(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	x.fairly("key-concurrency=2")
-	master, p := x.peer(), x.capable(Named, "f")
+	master, p := x.peer(), x.capable(NameOnly, "f")
 	x.reserve(p, 1)
 	x.reserve(p, 2)
 	x.submit("f", "a:0", owned(master, 7))

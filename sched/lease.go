@@ -30,7 +30,7 @@ import (
 //
 // A request that waits counts as a worker of each queue that it watches. The leased jobs of a queue count as one worker
 // together, so that a queue is served whose workers have jobs and are between two requests. Durable leased jobs do not
-// count as unfinished: a stop does not wait for them.
+// count as interruptible: a stop does not wait for them.
 //
 // A job under a lease has no connected holder. It stands in the held jobs of its queue's lease watch, whose peer is the
 // shard's leasePeer, and in ownTimed. The shard's leases have the rest, by the number of its run.
@@ -101,7 +101,7 @@ type lease struct {
 	record uint32
 	until  int64    // Wall; under the shard's lock
 	length int64    // milliseconds; under the shard's lock
-	ending leaseEnd // how it ends; under the shard's lock
+	end    leaseEnd // how it ends; under the shard's lock
 }
 
 // leaseEnd is how a lease has ended.
@@ -128,8 +128,8 @@ type leaseTable struct {
 
 // endedLease is a lease that has ended, until a later one takes its place.
 type endedLease struct {
-	token  Token // a Number of 0: none
-	ending leaseEnd
+	token Token // a Number of 0: none
+	end   leaseEnd
 }
 
 // endedIndex returns the place of an ended lease in its part. Numbers are drawn in order, so a place is taken again
@@ -171,7 +171,7 @@ func (l *leases) find(t Token) (*lease, error) {
 	}
 	if part.ended != nil && t.Number != 0 {
 		if e := part.ended[endedIndex(t.Number)]; e.token == t {
-			return nil, leaseErrors[e.ending]
+			return nil, leaseErrors[e.end]
 		}
 	}
 	return nil, ErrNoLease
@@ -189,7 +189,7 @@ func (l *leases) end(number uint64) *lease {
 	if t.ended == nil {
 		t.ended = make([]endedLease, maxEndedLeases)
 	}
-	t.ended[endedIndex(number)] = endedLease{Token{number, x.secret}, x.ending}
+	t.ended[endedIndex(number)] = endedLease{Token{number, x.secret}, x.end}
 	return x
 }
 

@@ -73,7 +73,7 @@ func TestRequestsHangUpTogether(t *testing.T) {
 					if turn%11 == 0 {
 						s.Tick(Time{Wall: clock.Load(), Mono: clock.Add(8 * grain)}, box)
 					}
-					switch err := s.FinishGranted(now(), token, nil, box); err {
+					switch err := s.FinishLeased(now(), token, nil, box); err {
 					case nil:
 						done.Add(1)
 					case ErrLeaseExpired:

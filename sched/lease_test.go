@@ -69,12 +69,12 @@ func (x *testSched) lease(job string) Token {
 func (x *testSched) refused(token Token, want error) {
 	x.t.Helper()
 	before, journal := fmt.Sprint(x.jobs(), x.s.Stats().Jobs), fmt.Sprint(x.s.journal)
-	finish := x.s.FinishGranted(x.now, token, nil, &x.rec)
-	fail := x.s.FailGranted(x.now, token, nil, -1, &x.rec)
-	release := x.s.ReleaseGranted(x.now, token, &x.rec)
-	_, extend := x.s.ExtendGranted(x.now, token, minute)
-	_, publish := x.s.PublishGranted(token, []byte("x"), &x.rec)
-	view := x.s.ViewGranted(token, func(*Job, string, int64) {})
+	finish := x.s.FinishLeased(x.now, token, nil, &x.rec)
+	fail := x.s.FailLeased(x.now, token, nil, -1, &x.rec)
+	release := x.s.ReleaseLeased(x.now, token, &x.rec)
+	_, extend := x.s.ExtendLease(x.now, token, minute)
+	_, publish := x.s.PublishLeased(token, []byte("x"), &x.rec)
+	view := x.s.ViewLeased(token, func(*Job, string, int64) {})
 	for _, err := range []error{finish, fail, release, extend, publish, view} {
 		if err != want {
 			x.t.Errorf("got %v, want %v", err, want)
@@ -96,20 +96,20 @@ func TestLeaseVerbs(t *testing.T) {
 	x.submit("f", "c")
 	all := x.leases("mailer", 5, "a b c", "f")
 	x.ok(x.s.Listen(waiter, 0, []byte("f"), []byte("a"), 8)) // a leased job's queue is served
-	if wait, err := x.s.PublishGranted(all[0], []byte("half"), &x.rec); wait || err != nil {
+	if wait, err := x.s.PublishLeased(all[0], []byte("half"), &x.rec); wait || err != nil {
 		t.Error(wait, err)
 	}
 	x.want("1 8 chunk ")
-	x.ok(x.s.ViewGranted(all[0], func(j *Job, worker string, until int64) {
+	x.ok(x.s.ViewLeased(all[0], func(j *Job, worker string, until int64) {
 		if string(j.Name) != "a" || worker != "mailer" || until != x.now.Wall+minute {
 			t.Errorf("%s of %s until %d", j.Name, worker, until)
 		}
 	}))
-	x.ok(x.s.FinishGranted(x.now, all[0], []byte("done"), &x.rec))
+	x.ok(x.s.FinishLeased(x.now, all[0], []byte("done"), &x.rec))
 	x.want("1 5 result done", "1 8 end ")
-	x.ok(x.s.FailGranted(x.now, all[1], []byte("no"), 1500, &x.rec))
+	x.ok(x.s.FailLeased(x.now, all[1], []byte("no"), 1500, &x.rec))
 	x.want("1 6 failed ")
-	x.ok(x.s.ReleaseGranted(x.now, all[2], &x.rec))
+	x.ok(x.s.ReleaseLeased(x.now, all[2], &x.rec))
 	x.want()
 	p := x.request("f")
 	c := x.s.Grant(x.now, p, x.takes(p, 5, "c"), LeaseTerms{For: minute})
@@ -117,8 +117,8 @@ func TestLeaseVerbs(t *testing.T) {
 	x.takes(p, 5, "")
 	x.pass(1)
 	x.takes(p, 5, "b")
-	x.ok(x.s.FinishGranted(x.now, c[0], nil, &x.rec))
-	if st := x.s.Stats(); st.Jobs != 1 || st.Done != 2 || st.GivenBack != 2 {
+	x.ok(x.s.FinishLeased(x.now, c[0], nil, &x.rec))
+	if st := x.s.Stats(); st.Jobs != 1 || st.Done != 2 || st.Released != 2 {
 		t.Errorf("the counters are %+v", st)
 	}
 	x.want()
@@ -136,14 +136,14 @@ func TestLateTokens(t *testing.T) {
 	x.refused(first, ErrLeaseExpired)
 	second := x.lease("a")
 	x.refused(first, ErrLeaseExpired)
-	err := x.s.ReleaseGranted(x.now, second, &x.rec)
+	err := x.s.ReleaseLeased(x.now, second, &x.rec)
 	x.ok(err)
 	x.refused(second, ErrLeaseDone)
 	third := x.lease("a")
 	x.refused(first, ErrLeaseExpired)
 	x.refused(second, ErrLeaseDone)
 	x.refused(Token{second.Number, second.Secret + 1}, ErrNoLease)
-	err = x.s.FinishGranted(x.now, third, nil, &x.rec)
+	err = x.s.FinishLeased(x.now, third, nil, &x.rec)
 	x.ok(err)
 	x.refused(third, ErrLeaseDone)
 	x.submit("f", "b")
@@ -155,7 +155,7 @@ func TestLateTokens(t *testing.T) {
 		x.submit("f", "n")
 		_, _, _ = x.s.TryReserveUpTo(x.now, p, 9, 1, &x.rec)
 		token := x.s.Grant(x.now, p, []Run{x.rec.take()[0].job.run}, LeaseTerms{For: minute})[0]
-		if err := x.s.FinishGranted(x.now, token, nil, &x.rec); err != nil {
+		if err := x.s.FinishLeased(x.now, token, nil, &x.rec); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,13 +172,13 @@ func TestLeaseExpiry(t *testing.T) {
 	token := x.lease("a")
 	x.now.Wall += 10 * minute // an administrator sets the clock
 	x.pass(minute - 1)
-	until, err := x.s.ExtendGranted(x.now, token, 2*minute)
+	until, err := x.s.ExtendLease(x.now, token, 2*minute)
 	if until != x.now.Wall+2*minute || err != nil {
 		t.Error(until, err)
 	}
 	x.now.Wall -= 60 * minute
 	x.pass(2*minute - 1)
-	x.ok(x.s.ViewGranted(token, func(*Job, string, int64) {}))
+	x.ok(x.s.ViewLeased(token, func(*Job, string, int64) {}))
 	x.pass(1 + grain)
 	x.refused(token, ErrLeaseExpired)
 	x.pass(1000)
@@ -203,7 +203,7 @@ func TestLeaseFails(t *testing.T) {
 	x.under([3]string{"f", "retries", "2"}, [3]string{"f", "backoff", "9s"})
 	x.submit("f", "a")
 	for i, wait := range []int64{9000, 250, 0} {
-		err := x.s.FailGranted(x.now, x.lease("a"), []byte("no disk"), []int64{-1, 250, 0}[i], &x.rec)
+		err := x.s.FailLeased(x.now, x.lease("a"), []byte("no disk"), []int64{-1, 250, 0}[i], &x.rec)
 		x.ok(err)
 		if i == 2 {
 			break
@@ -218,7 +218,7 @@ func TestLeaseFails(t *testing.T) {
 	owner := x.peer() // Gloom's rule counts failures itself
 	x.submit("g", "b", func(j *Submission) { j.Space, j.Await = 1, owner })
 	for range 3 {
-		err := x.s.FailGranted(x.now, x.leases("w", 1, "b", "g")[0], nil, -1, &x.rec)
+		err := x.s.FailLeased(x.now, x.leases("w", 1, "b", "g")[0], nil, -1, &x.rec)
 		x.ok(err)
 	}
 	x.want(fmt.Sprint(owner.id, " 0 failed "))
@@ -228,9 +228,9 @@ func TestLeaseFails(t *testing.T) {
 func TestLeaseFailsDelayed(t *testing.T) {
 	x := newTestSched(t, Options{Rules: operateRules})
 	x.submit("owned", "a", func(j *Submission) { j.Space, j.Await = ownedSpace, x.peer() })
-	x.ok(x.s.Extend(x.now, 2, []byte("tasks"), graphTaskList("a"), &x.rec))
+	x.ok(x.s.AddTasks(x.now, 2, []byte("tasks"), graphTaskList("a"), &x.rec))
 	fail := func(queue string, delay int64) state {
-		x.ok(x.s.FailGranted(x.now, x.leases("w", 1, "a", queue)[0], nil, delay, &x.rec))
+		x.ok(x.s.FailLeased(x.now, x.leases("w", 1, "a", queue)[0], nil, delay, &x.rec))
 		x.check()
 		return x.stateOf(queue, "a")
 	}
@@ -260,27 +260,27 @@ func TestLeaseSurvivesRestart(t *testing.T) {
 	all := x.leases("mailer", 3, "b a c", "f")
 	b, a, c := all[0], all[1], all[2]
 	x.pass(30_000)
-	until, err := x.s.ExtendGranted(x.now, a, 2*minute)
+	until, err := x.s.ExtendLease(x.now, a, 2*minute)
 	x.ok(err)
-	err = x.s.FinishGranted(x.now, c, nil, &x.rec)
+	err = x.s.FinishLeased(x.now, c, nil, &x.rec)
 	x.ok(err)
-	if n := x.s.Unfinished(); n != 0 {
+	if n := x.s.Interruptible(); n != 0 {
 		t.Errorf("a stop waits for %d jobs", n)
 	}
 	x.now.Mono = 0 // that clock begins again
 	x.now.Wall += 31_000
 	y := x.restarted(grantRules, kept)
 	y.s.Status(func(st QueueStatus) {
-		if st.Running != 2 || st.Workers != 1 || st.Unfinished != 0 {
+		if st.Running != 2 || st.Workers != 1 || st.Interruptible != 0 {
 			t.Errorf("the queue has %+v", st)
 		}
 	})
 	y.refused(c, ErrNoLease)
-	y.ok(y.s.ViewGranted(b, func(*Job, string, int64) {}))
+	y.ok(y.s.ViewLeased(b, func(*Job, string, int64) {}))
 	y.s.ticks(y.now, &y.rec)
 	y.pass(grain)
 	y.refused(b, ErrLeaseExpired)
-	y.ok(y.s.ViewGranted(a, func(j *Job, worker string, end int64) {
+	y.ok(y.s.ViewLeased(a, func(j *Job, worker string, end int64) {
 		if string(j.Name) != "a" || worker != "mailer" || end != until {
 			t.Errorf("%s of %s until %d, want %d", j.Name, worker, end, until)
 		}
@@ -289,7 +289,7 @@ func TestLeaseSurvivesRestart(t *testing.T) {
 	z := y.restarted(grantRules, kept) // the journal has the record of the second lease of b
 	z.refused(b, ErrNoLease)
 	z.pass(until - z.now.Wall - 1)
-	err = z.s.FinishGranted(z.now, a, nil, &z.rec)
+	err = z.s.FinishLeased(z.now, a, nil, &z.rec)
 	z.ok(err)
 	z.want()
 	for _, j := range kept[0] {
@@ -385,7 +385,7 @@ func TestRequestPolicies(t *testing.T) {
 	p := x.request("f", "g", "h")
 	x.reserve(p, 1)
 	x.want()
-	err := x.s.FinishGranted(x.now, tokens[1], nil, &x.rec)
+	err := x.s.FinishLeased(x.now, tokens[1], nil, &x.rec)
 	x.ok(err)
 	x.pass(1)
 	x.want(fmt.Sprint(p.id, " 1 assign f2"))
@@ -393,7 +393,7 @@ func TestRequestPolicies(t *testing.T) {
 		t.Error("a queue with leased jobs is dropped")
 	}
 	for _, token := range tokens[:1] {
-		err := x.s.FinishGranted(x.now, token, nil, &x.rec)
+		err := x.s.FinishLeased(x.now, token, nil, &x.rec)
 		x.ok(err)
 	}
 	x.s.Status(func(st QueueStatus) {
@@ -406,7 +406,7 @@ func TestRequestPolicies(t *testing.T) {
 // TestLeasedTask: a task is leased as a job is, but for its journal: a restart makes it ready.
 func TestLeasedTask(t *testing.T) {
 	x, kept := newGrantSched(t)
-	x.ok(x.s.Extend(x.now, 2, []byte("f"), graphTaskList("a", "b<a", "c"), &x.rec))
+	x.ok(x.s.AddTasks(x.now, 2, []byte("f"), graphTaskList("a", "b<a", "c"), &x.rec))
 	tokens := x.leases("cook", 9, "a c", "f")
 	x.s.LookupTask(2, []byte("f"), []byte("a"), func(v *TaskView) {
 		if v.Stage != StageReserved || v.Holder != "cook" || v.By != 0 {
@@ -416,7 +416,7 @@ func TestLeasedTask(t *testing.T) {
 	y := x.restarted(grantRules, kept)
 	y.refused(tokens[0], ErrNoLease)
 	y.leases("cook", 9, "a c", "f")
-	err := x.s.FinishGranted(x.now, tokens[0], nil, &x.rec)
+	err := x.s.FinishLeased(x.now, tokens[0], nil, &x.rec)
 	x.ok(err)
 	x.pass(1)
 	x.leases("cook", 9, "b", "f")

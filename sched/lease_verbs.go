@@ -152,53 +152,53 @@ func (s *Scheduler) lockLeased(t Token) (*shard, *record, *lease, error) {
 	return nil, nil, nil, err
 }
 
-// FinishGranted is Finish for a leased job.
-func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) error {
+// FinishLeased is Finish for a leased job.
+func (s *Scheduler) FinishLeased(now Time, t Token, data []byte, sink Sink) error {
 	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	l.ending = leaseDone
+	l.end = leaseDone
 	sh.finish(now, l.record, r, l.worker, data, sink)
 	return nil
 }
 
-// FailGranted is Fail for a leased job. A delay of 0 or more, in milliseconds, replaces the back-off of the queue's
+// FailLeased is Fail for a leased job. A delay of 0 or more, in milliseconds, replaces the back-off of the queue's
 // policy. A delay of less than 0 leaves it to the policy. A task, or a job of Rules.MaxFailures, goes ahead of others
 // unless the delay is more than 0.
-func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) error {
+func (s *Scheduler) FailLeased(now Time, t Token, text []byte, delay int64, sink Sink) error {
 	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	l.ending = leaseDone
+	l.end = leaseDone
 	sh.observeRun(now, r)
-	sh.counters.GivenBack++
+	sh.counters.Released++
 	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: sh.errorText(r, text)}
 	sh.failRun(now, l.record, r, a, min(delay, longestDelay), sink)
 	return nil
 }
 
-// ReleaseGranted gives back a leased job unstarted: it is ready again, and no failure is counted.
-func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
+// ReleaseLeased gives back a leased job unstarted: it is ready again, and no failure is counted.
+func (s *Scheduler) ReleaseLeased(now Time, t Token, sink Sink) error {
 	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	l.ending = leaseDone
-	sh.counters.GivenBack++
+	l.end = leaseDone
+	sh.counters.Released++
 	q := sh.unhold(l.record, r)
 	sh.release(now, l.record, r, q, now.Wall, sink)
 	sh.matchOrDefer(now, q, sink)
 	return nil
 }
 
-// ExtendGranted makes a lease end ms milliseconds from now, clamped as LeaseTerms.For is. It may become shorter. It
+// ExtendLease makes a lease end ms milliseconds from now, clamped as LeaseTerms.For is. It may become shorter. It
 // returns the end, by the wall clock.
-func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err error) {
+func (s *Scheduler) ExtendLease(now Time, t Token, ms int64) (until int64, err error) {
 	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return 0, err
@@ -213,8 +213,8 @@ func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err
 	return l.until, nil
 }
 
-// PublishGranted is Publish for a leased job. The publisher receives no Proceed: wait asks it to publish less often.
-func (s *Scheduler) PublishGranted(t Token, data []byte, sink Sink) (wait bool, err error) {
+// PublishLeased is Publish for a leased job. The publisher receives no Proceed: wait asks it to publish less often.
+func (s *Scheduler) PublishLeased(t Token, data []byte, sink Sink) (wait bool, err error) {
 	sh, r, _, err := s.lockLeased(t)
 	if err != nil {
 		return false, err
@@ -224,9 +224,9 @@ func (s *Scheduler) PublishGranted(t Token, data []byte, sink Sink) (wait bool, 
 	return wait, nil
 }
 
-// ViewGranted calls fn with a leased job, under the shard's lock, its worker and the end of its lease by the wall
+// ViewLeased calls fn with a leased job, under the shard's lock, its worker and the end of its lease by the wall
 // clock.
-func (s *Scheduler) ViewGranted(t Token, fn func(j *Job, worker string, until int64)) error {
+func (s *Scheduler) ViewLeased(t Token, fn func(j *Job, worker string, until int64)) error {
 	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err

@@ -153,7 +153,7 @@ func (sh *shard) refillLimiters(now Time, stepLimit int, sink Sink) {
 
 // offerWithheld has the withheld jobs of a queue offered again, unless it is throttled: throttled queues offer none.
 func (sh *shard) offerWithheld(q *queue) {
-	if q.withheld.jobs > 0 && q.named > 0 && !q.throttled() {
+	if q.withheld.jobs > 0 && q.nameOnly > 0 && !q.throttled() {
 		sh.startSearch(q)
 	}
 }

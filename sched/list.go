@@ -19,24 +19,24 @@ type Listing struct {
 	// place, the listing may show a job again, but leaves none out.
 	Repeats bool
 
-	match  Match
-	globs  listPatterns
-	queue  []byte
-	one    bool // the listing is of one queue
-	place  listPlace
-	looked int64
-	text   textSearch
-	view   JobView
+	match   Match
+	globs   listPatterns
+	queue   []byte
+	inQueue bool // the listing is of one queue
+	place   listPlace
+	looked  int64
+	text    textSearch
+	view    JobView
 }
 
 // NewListing returns a Listing of the jobs of a queue, or of all queues when all is set. after is the cursor of an
 // earlier Listing, or empty. NewListing returns errListCursor for any other text.
 func NewListing(m *Match, queue []byte, all bool, after string) (*Listing, error) {
-	l := &Listing{match: *m, globs: newListPatterns(m), queue: slices.Clone(queue), one: !all}
+	l := &Listing{match: *m, globs: newListPatterns(m), queue: slices.Clone(queue), inQueue: !all}
 	if after != "" {
 		return l, l.parse(after)
 	}
-	if l.one {
+	if l.inQueue {
 		l.place = listStart
 	}
 	return l, nil
@@ -56,7 +56,7 @@ func (s *Scheduler) List(now Time, l *Listing, n int, fn func(*JobView) (more bo
 	switch {
 	case l.match.Ref != nil:
 		return s.listRef(now, l, fn)
-	case !l.one:
+	case !l.inQueue:
 		return s.listAll(now, l, n, fn)
 	}
 	sh := s.shardOf(l.queue)
@@ -111,7 +111,7 @@ func (s *Scheduler) SizeOf(l *Listing) (n int) {
 	switch {
 	case l.match.Ref != nil:
 		return 1
-	case !l.one:
+	case !l.inQueue:
 		t := s.Stats()
 		return t.Jobs + t.Failed + t.KeptDone
 	}
@@ -329,7 +329,7 @@ func (w *lister) records(slot *uint32, pass func(*record) bool) (over bool) {
 // name.
 func (r *record) listed() bool {
 	switch r.state {
-	case free, remembered, ending:
+	case free, remembered, freeing:
 		return false
 	case finished:
 		return r.use() != keptName

@@ -86,13 +86,13 @@ var listHolds = map[string]func(x *loadedSched) (act func() int, want int){
 		x.submit(listedItems, "g", nil)
 		all := x.tasks(listedItems)
 		for first := 0; first < len(all); first += 1000 {
-			x.ok(x.Extend(x.now, heldTask, []byte("f"), all[first:first+1000], discardAll{}))
+			x.ok(x.AddTasks(x.now, heldTask, []byte("f"), all[first:first+1000], discardAll{}))
 		}
 		last := Task{Name: []byte("last")}
 		for i := range all {
 			last.After = append(last.After, all[i].Name)
 		}
-		x.ok(x.Extend(x.now, heldTask, []byte("f"), []Task{last}, discardAll{}))
+		x.ok(x.AddTasks(x.now, heldTask, []byte("f"), []Task{last}, discardAll{}))
 		return func() int {
 			ref, _ := x.Find(heldTask, []byte("f"), []byte("last"))
 			if why, _ := x.Why(x.now, ref); len(why) != 1 || !why[0].More || why[0].Count != maxWhySteps {

@@ -35,7 +35,7 @@ var errListCursor = errors.New("it is no cursor of such a listing")
 // Cursor returns where a Listing of the same jobs continues, as text that a URL may contain.
 func (l *Listing) Cursor() string {
 	p := &l.place
-	b := []byte{byte(oneIf(l.one)), p.phase}
+	b := []byte{byte(oneIf(l.inQueue)), p.phase}
 	for _, n := range [...]uint64{uint64(p.sub), uint64(p.slot), p.seq, uint64(p.key.major), uint64(p.key.minor), p.bound, uint64(l.looked)} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -45,7 +45,7 @@ func (l *Listing) Cursor() string {
 // parse sets the place to that of a Cursor.
 func (l *Listing) parse(text string) error {
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) < 2 || b[0] != byte(oneIf(l.one)) || int(b[1]) >= len(listPhases) {
+	if err != nil || len(b) < 2 || b[0] != byte(oneIf(l.inQueue)) || int(b[1]) >= len(listPhases) {
 		return errListCursor
 	}
 	p := listPlace{phase: b[1]}

@@ -374,7 +374,7 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	if d := sh.s.lockTimeout.Load(); d > 0 {
 		sh.s.alarmMono(start + d)
 	}
-	sh.reconsider(now, w, sink)
+	sh.serveNamedAgain(now, w, sink)
 }
 
 // unpark detaches a parked job.

@@ -70,7 +70,7 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 	f("put off", func(x *testSched, p *Peer) { x.ok(x.s.Delay(x.now, p, x.reserveJob(p, "a"), 60, 0, &x.rec)) })
 	f("released", func(x *testSched, p *Peer) {
 		x.reserveJob(p, "a")
-		x.ok(x.s.Release(x.now, p, 1, &x.rec))
+		x.ok(x.s.ReleaseNewest(x.now, p, 1, &x.rec))
 	})
 	f("its worker has gone", func(x *testSched, p *Peer) {
 		x.reserveJob(p, "a")

@@ -13,7 +13,7 @@ func (sh *shard) matchOrDefer(now Time, q *queue, sink Sink) {
 
 // matchUntil is matchOrDefer for a queue among many. It ends when the shard's steps reach stepLimit.
 func (sh *shard) matchUntil(now Time, q *queue, stepLimit int, sink Sink) {
-	if !q.matchPending && sh.matchWithin(now, q, stepLimit-sh.mu.steps, sink) <= 0 {
+	if !q.matchDeferred && sh.matchWithin(now, q, stepLimit-sh.mu.steps, sink) <= 0 {
 		sh.deferMatch(q)
 	}
 }
@@ -21,20 +21,20 @@ func (sh *shard) matchUntil(now Time, q *queue, stepLimit int, sink Sink) {
 // deferMatch leaves the matches of a queue to the Ticks. Until then the queue may have both ready
 // jobs and waiting slots.
 func (sh *shard) deferMatch(q *queue) {
-	if !q.matchPending {
-		q.matchPending = true
-		sh.unmatched = append(sh.unmatched, q)
+	if !q.matchDeferred {
+		q.matchDeferred = true
+		sh.deferredMatches = append(sh.deferredMatches, q)
 		sh.s.alarmMono(0)
 	}
 }
 
 // continueMatches does deferred matches of up to budget steps.
 func (sh *shard) continueMatches(now Time, budget int, sink Sink) {
-	for budget > 0 && len(sh.unmatched) > 0 {
-		q := sh.unmatched[0]
+	for budget > 0 && len(sh.deferredMatches) > 0 {
+		q := sh.deferredMatches[0]
 		if budget = sh.matchWithin(now, q, budget, sink); budget > 0 || q.dropped {
-			q.matchPending = false
-			sh.unmatched.pop()
+			q.matchDeferred = false
+			sh.deferredMatches.pop()
 		}
 	}
 }
@@ -83,7 +83,7 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	if q.broadcastWorkers > 0 && sh.s.rules[r.space].broadcastable() {
 		return sh.startBroadcast(now, job, r, q, sink)
 	}
-	s, ok := q.claim(w, int(r.size))
+	s, ok := q.takeSlotFor(w, int(r.size))
 	if !ok {
 		sh.countSteps(1)
 		return 1
@@ -121,7 +121,7 @@ func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink 
 		return false
 	}
 	w := q.oldest()
-	s, ok := q.claim(w, int(r.size))
+	s, ok := q.takeSlotFor(w, int(r.size))
 	if ok && s.wake {
 		sh.deliverWake(w, s, sink)
 		return false

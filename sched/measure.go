@@ -2,30 +2,30 @@ package sched
 
 import "math"
 
-// Ending says how a job ended.
-type Ending uint8
+// JobEnd says how a job ended.
+type JobEnd uint8
 
-// The endings.
+// The ends of a job.
 const (
-	EndingDone     Ending = iota
-	EndingFailed          // given up after a failure, or because its worker left
-	EndingTimedOut        // given up after a time-out
-	EndingRemoved         // by a client, an operator, the end of its owner or of its queue
-	EndingExpired         // not handed out within Policy.JobTTL
-	Endings               // the number of endings
+	EndDone     JobEnd = iota
+	EndFailed          // given up after a failure, or because its worker left
+	EndTimedOut        // given up after a time-out
+	EndRemoved         // by a client, an operator, the end of its owner or of its queue
+	EndExpired         // not handed out within Policy.JobTTL
+	JobEnds            // the number of them
 )
 
-var endingNames = [Endings]string{"done", "failed", "timeout", "removed", "expired"}
+var jobEndLabels = [JobEnds]string{"done", "failed", "timeout", "removed", "expired"}
 
-// String returns the ending's label in the metrics.
-func (e Ending) String() string { return endingNames[e] }
+// String returns the end's label in the metrics.
+func (e JobEnd) String() string { return jobEndLabels[e] }
 
 // Tally counts what has happened to the jobs of a queue since it has the tally. The first Options.MaxTallies queues
 // have a tally each. All other queues of a shard share one, so that any number of queues has a bounded number of
 // counters. A queue that gets its own tally later begins at zero. No counter ever falls.
 type Tally struct {
 	Submitted [MaxSpaces]uint64 // submitted jobs, by their spaces
-	Ended     [Endings]uint64
+	Ended     [JobEnds]uint64
 }
 
 func (t *Tally) add(o *Tally) {
@@ -58,12 +58,12 @@ func (sh *shard) takeTally(q *queue) {
 	}
 }
 
-// ending returns how a job ends that is given up after this attempt.
-func (a *Attempt) ending() Ending {
+// jobEnd returns how a job ends that is given up after this attempt.
+func (a *Attempt) jobEnd() JobEnd {
 	if a.Outcome == attemptTimedOut {
-		return EndingTimedOut
+		return EndTimedOut
 	}
-	return EndingFailed
+	return EndFailed
 }
 
 // durationBounds is the number of bounds of Durations.

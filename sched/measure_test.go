@@ -35,7 +35,7 @@ func TestMeasureCounts(t *testing.T) {
 	x := newTestSched(t, Options{MaxTallies: 9})
 	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "keep-failed", "9"}, [3]string{"f", "job-ttl", "1h"})
 	p, idle := x.peer("f"), x.peer("f")
-	f := func(name string, want QueueStats, ended [Endings]uint64) {
+	f := func(name string, want QueueStats, ended [JobEnds]uint64) {
 		t.Helper()
 		all, _ := x.measured()
 		got := all["f"]
@@ -45,17 +45,17 @@ func TestMeasureCounts(t *testing.T) {
 		}
 	}
 	none := int64(math.MaxInt64)
-	f("empty", QueueStats{Workers: 2, Oldest: none}, [Endings]uint64{})
+	f("empty", QueueStats{Workers: 2, Oldest: none}, [JobEnds]uint64{})
 	x.submit("f", "j")
 	x.submit("f", "k")
 	x.submit("f", "later", func(j *Submission) { j.SchedAt = x.now.Wall/1000 + 60 })
-	f("submitted", QueueStats{Workers: 2, Ready: 2, Delayed: 1, Bytes: 2 + 2 + 6, Oldest: x.now.Wall / 1000}, [Endings]uint64{})
+	f("submitted", QueueStats{Workers: 2, Ready: 2, Delayed: 1, Bytes: 2 + 2 + 6, Oldest: x.now.Wall / 1000}, [JobEnds]uint64{})
 	run := x.reserveJob(p, "j")
-	f("reserved", QueueStats{Workers: 2, Busy: 1, Ready: 1, Running: 1, Delayed: 1, Bytes: 10, Oldest: x.now.Wall / 1000}, [Endings]uint64{})
+	f("reserved", QueueStats{Workers: 2, Busy: 1, Ready: 1, Running: 1, Delayed: 1, Bytes: 10, Oldest: x.now.Wall / 1000}, [JobEnds]uint64{})
 	x.ok(x.s.Finish(x.now, p, run, nil, &x.rec))
 	run = x.reserveJob(p, "k")
 	x.ok(x.s.Fail(x.now, p, run, nil, &x.rec))
-	f("done and failed", QueueStats{Workers: 2, Delayed: 1, Failed: 1, Bytes: 6, Oldest: none}, [Endings]uint64{EndingDone: 1, EndingFailed: 1})
+	f("done and failed", QueueStats{Workers: 2, Delayed: 1, Failed: 1, Bytes: 6, Oldest: none}, [JobEnds]uint64{EndDone: 1, EndFailed: 1})
 	x.submit("f", "t", func(j *Submission) { j.Timeout = 1 })
 	x.reserveJob(p, "t")
 	x.pass(1000 + grain)
@@ -65,9 +65,9 @@ func TestMeasureCounts(t *testing.T) {
 	x.submit("f", "old")
 	x.pass(3600_000 + 2000)
 	x.rec.take()
-	f("gone", QueueStats{Failed: 2, Oldest: none}, [Endings]uint64{EndingDone: 1, EndingFailed: 1, EndingTimedOut: 1, EndingRemoved: 1, EndingExpired: 1})
-	if st := x.s.Stats(); st.Fails != 1 {
-		t.Errorf("%d runs failed, want 1", st.Fails)
+	f("gone", QueueStats{Failed: 2, Oldest: none}, [JobEnds]uint64{EndDone: 1, EndFailed: 1, EndTimedOut: 1, EndRemoved: 1, EndExpired: 1})
+	if st := x.s.Stats(); st.RunsFailed != 1 {
+		t.Errorf("%d runs failed, want 1", st.RunsFailed)
 	}
 	x.want()
 }
@@ -101,7 +101,7 @@ func TestMeasureBroadcast(t *testing.T) {
 	x.acquire(p, run, 1, false)
 	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
 	all, _ := x.measured()
-	if got, want := all["f"].Tally.Ended, [Endings]uint64{EndingDone: 2, EndingRemoved: 2}; got != want {
+	if got, want := all["f"].Tally.Ended, [JobEnds]uint64{EndDone: 2, EndRemoved: 2}; got != want {
 		t.Errorf("endings %v, want %v", got, want)
 	}
 }

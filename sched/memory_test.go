@@ -66,7 +66,7 @@ func TestLargeBytesAreFreed(t *testing.T) {
 	}
 	extend := func(s *Scheduler, _ *Peer) []byte {
 		all := []Task{{Name: name, Workload: large()}}
-		must(s.Extend(now, tasks, queue, all, discardAll{}))
+		must(s.AddTasks(now, tasks, queue, all, discardAll{}))
 		return all[0].Workload
 	}
 	held := func(s *Scheduler, p *Peer) Run {

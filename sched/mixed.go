@@ -1,8 +1,8 @@
 package sched
 
 // A queue is mixed when not every ready job fits every watch. Some jobs have names too long for some
-// peers, and a Named peer must not hold two jobs of one name. Each class of peers has a line of its
-// own. A job that fits no Named peer in line moves to the withheld index, so that each match does not
+// peers, and a NameOnly peer must not hold two jobs of one name. Each class of peers has a line of its
+// own. A job that fits no NameOnly peer in line moves to the withheld index, so that each match does not
 // scan it again.
 
 // class says in which of a queue's lines the watches of a peer stand.
@@ -10,26 +10,26 @@ type class uint8
 
 // The classes.
 const (
-	narrow class = iota // takes names up to maxShort
-	named               // takes the same, and knows jobs by queue and name
-	wide                // takes names of any length
+	shortNames class = iota // takes names up to maxShort
+	nameOnly                // takes the same, and knows jobs by queue and name
+	longNames               // takes names of any length
 	classCount
 )
 
 func classFor(s Capabilities) class {
 	switch {
-	case s&Named != 0:
-		return named
+	case s&NameOnly != 0:
+		return nameOnly
 	case s&LongNames != 0:
-		return wide
+		return longNames
 	}
-	return narrow
+	return shortNames
 }
 
 const (
-	// maxClashes bounds the scanned ready jobs of a queue that a Named peer cannot have because of their names. It is
-	// more than the names that the peer may have unreported. If more jobs clash for a peer, it gets no other job until
-	// it has ended one of the jobs that it holds.
+	// maxClashes bounds the scanned ready jobs of a queue that a NameOnly peer cannot have because of their names. It
+	// is more than the names that the peer may have unreported. If more jobs clash for a peer, it gets no other job
+	// until it has ended one of the jobs that it holds.
 	maxClashes = 2 * maxUnreported
 	// maxPeerClashes is maxClashes for all queues of a peer together, in one request.
 	maxPeerClashes = 32 * maxClashes
@@ -37,14 +37,14 @@ const (
 
 // mixed reports whether a ready job does not fit every watch.
 func (q *queue) mixed() bool {
-	return q.longNames.jobs+q.withheld.jobs > 0 || q.broadcast != nil || q.named > 0 && q.clashing()
+	return q.longNames.jobs+q.withheld.jobs > 0 || q.broadcast != nil || q.nameOnly > 0 && q.clashing()
 }
 
-// clashing reports whether two jobs of the queue may clash for a Named peer.
+// clashing reports whether two jobs of the queue may clash for a NameOnly peer.
 func (q *queue) clashing() bool { return q.unreportedCount > 0 || q.spaces&(q.spaces-1) != 0 }
 
-// clashes reports whether a Named peer knows another job by the name: a job that it holds, or the job of a revoked run
-// that it has not reported.
+// clashes reports whether a NameOnly peer knows another job by the name: a job that it holds, or the job of a revoked
+// run that it has not reported.
 func (sh *shard) clashes(w *watch, name []byte) bool {
 	if len(w.unreportedByHash) > 0 && w.unreportedByHash[sh.hash(name)] != nil {
 		return true
@@ -62,10 +62,10 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 		return 0
 	}
 	job := sh.head(q)
-	// A withheld job fits a peer that is not Named, and a long name fits a LongNames one.
+	// A withheld job fits a peer that is not NameOnly, and a long name fits a LongNames one.
 	var oldest *watch
 	var itsJob uint32
-	for _, c := range [...]class{narrow, wide} {
+	for _, c := range [...]class{shortNames, longNames} {
 		if w := q.oldestOf(c); w != nil && (oldest == nil || w.Ahead(oldest)) {
 			if other := sh.jobFor(w, new(int)); other != job {
 				oldest, itsJob = w, other
@@ -90,15 +90,15 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 }
 
 // oldestFitting returns the watch with the oldest slot among the watches in line that a job of the ready index fits, or
-// nil. whole is false when it checked only the first heap.MaxInOrder Named peers. The job may then fit another peer
+// nil. whole is false when it checked only the first heap.MaxInOrder NameOnly peers. The job may then fit another peer
 // although the watch is nil.
 func (sh *shard) oldestFitting(q *queue, job uint32) (best *watch, whole bool) {
-	for _, c := range [...]class{narrow, wide} {
+	for _, c := range [...]class{shortNames, longNames} {
 		if w := q.oldestOf(c); w != nil && (best == nil || w.Ahead(best)) {
 			best = w
 		}
 	}
-	line := q.lines[named]
+	line := q.lines[nameOnly]
 	clashing := q.clashing() && (q.broadcastWorkers == 0 || !sh.s.rules[sh.slab.at(job).space].broadcastable())
 	name := sh.nameView(job)
 	whole = line.InOrder(func(w *watch) bool {
@@ -115,7 +115,7 @@ func (sh *shard) oldestFitting(q *queue, job uint32) (best *watch, whole bool) {
 	return best, whole
 }
 
-// withhold moves the first ready job, which fits no Named peer in line, to the withheld index.
+// withhold moves the first ready job, which fits no NameOnly peer in line, to the withheld index.
 func (sh *shard) withhold(job uint32, q *queue) {
 	r := sh.slab.at(job)
 	q.immediate += oneIf(r.flags&immediate != 0) // take counts it out
@@ -141,9 +141,9 @@ func (sh *shard) jobFor(w *watch, budget *int) uint32 {
 		return none
 	}
 	switch w.peer.class {
-	case narrow:
+	case shortNames:
 		return sh.earlier(q.withheld.head(&sh.buckets), sh.head(q))
-	case wide:
+	case longNames:
 		job := sh.earlier(q.withheld.head(&sh.buckets), sh.head(q))
 		return sh.earlier(q.longNames.head(&sh.buckets), job)
 	}
@@ -206,15 +206,16 @@ func (sh *shard) earlier(x, y uint32) uint32 {
 	return y
 }
 
-// reconsider serves a watch whose peer has ended a job: a job of the same name in another space fits the peer now.
-func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
-	if w.lineIndex >= 0 && w.peer.class == named && w.queue.mixed() {
+// serveNamedAgain serves a watch whose peer has ended a job: a job of the same name in another space fits the peer now.
+func (sh *shard) serveNamedAgain(now Time, w *watch, sink Sink) {
+	if w.lineIndex >= 0 && w.peer.class == nameOnly && w.queue.mixed() {
 		sh.serveOrDefer(now, w, sink)
 	}
 }
 
-// search is the deferred part of a match in which a job fitted none of the first Named peers in line. The Ticks check
-// the other peers by the numbers of their watches. Until then a peer may wait although the queue has a job for it.
+// search is the deferred part of a match in which a job fitted none of the first NameOnly peers in line. The Ticks
+// check the other peers by the numbers of their watches. Until then a peer may wait although the queue has a job for
+// it.
 type search struct {
 	active  bool
 	again   bool   // another job joined the search
@@ -222,7 +223,7 @@ type search struct {
 	restore int    // withheld jobs that first go back to the ready jobs, because they are broadcast now, or have other lanes or limits
 }
 
-// startSearch has the Ticks check all Named peers in line.
+// startSearch has the Ticks check all NameOnly peers in line.
 func (sh *shard) startSearch(q *queue) {
 	q.search.again = true
 	if !q.search.active {
@@ -267,7 +268,7 @@ func (sh *shard) searchQueue(now Time, q *queue, budget int, sink Sink) int {
 	for f.restore == 0 && budget > 0 && int(f.next) < len(sh.watches) {
 		w := sh.watches[f.next]
 		sh.countSteps(1)
-		if w != nil && w.queue == q && w.lineIndex >= 0 && w.peer.class == named {
+		if w != nil && w.queue == q && w.lineIndex >= 0 && w.peer.class == nameOnly {
 			if budget = sh.serveWithin(now, w, lastRank, budget, sink); budget <= 0 {
 				break // the watch may take more jobs
 			}

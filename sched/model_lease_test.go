@@ -78,27 +78,27 @@ func (x *machine) granted(o op) error {
 			j.endLease(ErrLeaseDone)
 			x.m.finish(j, "r")
 		}
-		err = x.s.FinishGranted(now, token, []byte("r"), &x.rec)
+		err = x.s.FinishLeased(now, token, []byte("r"), &x.rec)
 	case "lease-fail":
 		delay := []int64{-1, -1, 0, 700, 1000}[o.At]
 		if want == nil {
 			j.endLease(ErrLeaseDone)
 			x.m.failAfter(j, delay)
 		}
-		err = x.s.FailGranted(now, token, nil, delay, &x.rec)
+		err = x.s.FailLeased(now, token, nil, delay, &x.rec)
 	case "lease-release":
 		if want == nil {
 			j.endLease(ErrLeaseDone)
-			x.m.counted.GivenBack++
+			x.m.counted.Released++
 			j.due(now.Wall)
 			x.m.place(j)
 		}
-		err = x.s.ReleaseGranted(now, token, &x.rec)
+		err = x.s.ReleaseLeased(now, token, &x.rec)
 	case "lease-extend":
 		if want == nil {
 			l.until = now.Mono + clampLease(machineLeases[o.At])
 		}
-		_, err = x.s.ExtendGranted(now, token, machineLeases[o.At])
+		_, err = x.s.ExtendLease(now, token, machineLeases[o.At])
 	}
 	return same("error", err, want)
 }
@@ -109,8 +109,8 @@ func (m *model) failAfter(j *modelJob, delay int64) {
 		m.release(j, m.now.Wall, 0, true)
 		return
 	}
-	m.counted.GivenBack++
-	m.counted.Fails++
+	m.counted.Released++
+	m.counted.RunsFailed++
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {
 			m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: Failed})

@@ -292,7 +292,7 @@ func (m *model) status(queue string) QueueStatus {
 			continue
 		case j.state == reserved:
 			st.Running++
-			st.Unfinished++ // the model has no tasks
+			st.Interruptible++ // the model has no tasks
 		default:
 			pending++
 			st.SchedAt = min(st.SchedAt, j.second)

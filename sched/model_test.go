@@ -306,8 +306,8 @@ func (m *model) finish(j *modelJob, data string) {
 
 // release is Fail and Delay.
 func (m *model) release(j *modelJob, wall int64, step int32, fails bool) {
-	m.counted.GivenBack++
-	m.counted.Fails += uint64(oneIf(fails))
+	m.counted.Released++
+	m.counted.RunsFailed += uint64(oneIf(fails))
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {
 			m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: Failed})

@@ -133,6 +133,6 @@ func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, ta
 
 // movedHistory returns the history of a job that leaves a queue.
 func (sh *shard) movedHistory(job uint32, r *record, q *queue, at int64) []byte {
-	history, _ := withAttempt(sh.history(job, r), Attempt{At: at, Outcome: attemptMoved, Text: q.name}, sh.s.rules[r.space].Failures)
+	history, _ := withAttempt(sh.history(job, r), Attempt{At: at, Outcome: attemptMoved, Text: q.name}, sh.s.rules[r.space].RetryRules)
 	return history
 }

@@ -54,17 +54,17 @@ func TestRenew(t *testing.T) {
 	runs := []Run{x.taken(p).run, x.taken(p).run}
 	x.pass(1500) // of the time-out of 2000
 	for _, run := range runs {
-		x.ok(x.s.Renew(x.now, p, run))
-		if x.s.Renew(x.now, x.peer(), run) == nil {
+		x.ok(x.s.Touch(x.now, p, run))
+		if x.s.Touch(x.now, x.peer(), run) == nil {
 			t.Error("another peer renews a run")
 		}
 	}
 	x.pass(1500)
-	if n := x.s.Unfinished(); n != 2 {
+	if n := x.s.Interruptible(); n != 2 {
 		t.Errorf("%d jobs run after 1.5 s of 2", n)
 	}
 	x.pass(500 + grain)
-	if n := x.s.Unfinished(); n != 0 {
+	if n := x.s.Interruptible(); n != 0 {
 		t.Errorf("%d jobs run after their time-outs", n)
 	}
 	x.want()
@@ -101,7 +101,7 @@ func TestPunctual(t *testing.T) {
 	x.taken(x.autoDeletePeer("f"))
 	x.taken(x.peer("f"))
 	x.pass(2000 + grain)
-	if n := x.s.Unfinished(); n != 1 {
+	if n := x.s.Interruptible(); n != 1 {
 		t.Errorf("%d jobs run, want that of the peer that is not NoGrace", n)
 	}
 }
@@ -287,7 +287,7 @@ func TestNumberedBeside(t *testing.T) {
 		t.Errorf("first is %s, want the larger priority", first.name)
 	}
 	one := x.taken(p)
-	x.ok(x.s.Return(x.now, p, one.run, 0, 0, &x.rec))
+	x.ok(x.s.Release(x.now, p, one.run, 0, 0, &x.rec))
 	if again := x.taken(p); again.ref != one.ref {
 		t.Errorf("a job that was returned stands behind %s", again.name)
 	}
@@ -296,11 +296,11 @@ func TestNumberedBeside(t *testing.T) {
 	}
 }
 
-// TestNumberedNames checks that a Named peer is not handed a numbered job whose number is the name of a job that it
+// TestNumberedNames checks that a NameOnly peer is not handed a numbered job whose number is the name of a job that it
 // holds.
 func TestNumberedNames(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	p := x.capable(Named, "f")
+	p := x.capable(NameOnly, "f")
 	x.put("f", 0)
 	x.put("f", 0)
 	x.submit("f", "3", func(j *Submission) { j.Space, j.Priority = durableSpace, 5 })
@@ -335,7 +335,7 @@ func TestNumberedExpires(t *testing.T) {
 	}
 	x.pass(2000)
 	x.put("f", 0)
-	x.ok(x.s.Return(x.now, p, back, 0, 0, &x.rec))
+	x.ok(x.s.Release(x.now, p, back, 0, 0, &x.rec))
 	x.pass(3000)
 	if got := x.s.Stats(); got.Numbered.Ready != 2 || got.Expired != 600 {
 		t.Errorf("%d jobs are left and %d have expired, want those of the last 3 seconds", got.Numbered.Ready, got.Expired)
@@ -387,8 +387,8 @@ func TestNumberedAllocations(t *testing.T) {
 		x.now.Wall += 7
 		_ = x.s.Submit(x.now, &j, sink)
 		_, _ = x.s.TryReserve(x.now, p, 1, sink)
-		_ = x.s.Renew(x.now, p, run)
-		_ = x.s.Return(x.now, p, run, 3, 0, sink)
+		_ = x.s.Touch(x.now, p, run)
+		_ = x.s.Release(x.now, p, run, 3, 0, sink)
 		x.s.ReserveNumber(x.now, p, numberedSpace, j.Number, 2, sink)
 		_ = x.s.Finish(x.now, p, run, nil, sink)
 	}

@@ -354,14 +354,14 @@ func (x *numberedMachine) report(which int) {
 		if holds {
 			m.place(j, ms)
 		}
-		err = s.Return(now, p, run, priority, ms, sink)
+		err = s.Release(now, p, run, priority, ms, sink)
 	case 2:
 		if err = s.Bury(now, p, j.run, priority, sink); holds {
 			j.priority = priority
 			m.bury(j)
 		}
 	case 3:
-		if err = s.Renew(now, p, j.run); holds {
+		if err = s.Touch(now, p, j.run); holds {
 			j.deadline = roundUp(now.Mono + int64(j.timeout)*1000)
 		}
 	}

@@ -149,7 +149,7 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, stepLimit
 	case c.Verb == GiveUpJobs && pending:
 		sh.dequeue(job, r, q)
 		sh.counters.GivenUp++
-		q.tally.Ended[EndingFailed]++
+		q.tally.Ended[EndFailed]++
 		sh.giveUp(now, job, r, q, sink)
 	case c.Verb == RunJobs && r.state == delayed:
 		sh.addCount(r, atKicked)

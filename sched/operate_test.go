@@ -93,11 +93,11 @@ func TestVerbsByState(t *testing.T) {
 			x.submit("f", "j")
 			x.ok(x.s.Finish(x.now, p, x.reserveJob(p, "j"), nil, &x.rec))
 		},
-		"task": func(x *testSched, _ *Peer) { x.ok(x.s.Extend(x.now, 2, []byte("f"), graphTaskList("j"), &x.rec)) },
+		"task": func(x *testSched, _ *Peer) { x.ok(x.s.AddTasks(x.now, 2, []byte("f"), graphTaskList("j"), &x.rec)) },
 		"waiting": func(x *testSched, _ *Peer) {
-			x.ok(x.s.Extend(x.now, 2, []byte("f"), graphTaskList("a", "j<a"), &x.rec))
+			x.ok(x.s.AddTasks(x.now, 2, []byte("f"), graphTaskList("a", "j<a"), &x.rec))
 		},
-		"private": func(x *testSched, _ *Peer) { x.ok(x.s.Extend(x.now, 3, []byte("f"), graphTaskList("j"), &x.rec)) },
+		"private": func(x *testSched, _ *Peer) { x.ok(x.s.AddTasks(x.now, 3, []byte("f"), graphTaskList("j"), &x.rec)) },
 	}
 	// The state after each verb, in the order of the states above; no is a refusal.
 	order := strings.Fields("ready delayed reserved parked failed finished task waiting private")
@@ -313,13 +313,13 @@ func TestRemovedAwaits(t *testing.T) {
 	x.submit("f", "owned", func(j *Submission) { j.Space, j.Await, j.Tag = 1, client, 2 })
 	x.submit("f", "leased")
 	token := x.leases("w", 1, "run-job", "f")[0]
-	x.ok(x.s.Extend(x.now, 2, []byte("t"), graphTaskList("a", "b<a"), &x.rec))
+	x.ok(x.s.AddTasks(x.now, 2, []byte("t"), graphTaskList("a", "b<a"), &x.rec))
 	for _, name := range []string{"run-job", "owned", "leased"} {
 		x.ok(x.change(x.refOf("f", name), JobChange{Verb: RemoveJobs}))
 	}
 	x.ok(x.change(x.refOf("t", "a"), JobChange{Verb: RemoveJobs}))
 	x.want("1 1 removed ", "1 2 failed ")
-	if err := x.s.FinishGranted(x.now, token, nil, &x.rec); err != ErrLeaseRemoved {
+	if err := x.s.FinishLeased(x.now, token, nil, &x.rec); err != ErrLeaseRemoved {
 		t.Errorf("the lease of a removed job: %v", err)
 	}
 	if s := x.stateOf("t", "b"); s != ready {

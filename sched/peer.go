@@ -44,9 +44,9 @@ const (
 	// LongNames peers take names and queues of any length. Other peers take names of up to 255 bytes and
 	// queues of up to 256.
 	LongNames Capabilities = 1 << iota
-	// Named peers know a job by its queue and name. A Named peer never holds two jobs of different spaces with the same
-	// queue and name.
-	Named
+	// NameOnly peers know a job by its queue and name. A NameOnly peer never holds two jobs of different spaces with
+	// the same queue and name.
+	NameOnly
 	// NoGrace peers report in time: a reservation ends with its time-out, without Options.Grace.
 	NoGrace
 	// AutoDelete peers leave no queue behind. The last of these peers that leaves a queue takes the queue with it, if

@@ -19,7 +19,7 @@ import (
 // verbs of operators and the drop of its queue change it. The history of a job has its attempts, each a run and how it
 // ended. A submission that replaces the job ends the history.
 //
-// Rules.Failures is for the failures of a space's jobs. The Count of a job is the number of its retries. The back-off
+// Rules.RetryRules is for the failures of a space's jobs. The Count of a job is the number of its retries. The back-off
 // and the keep-failed of a queue's policy come before those of the space. Jobs of such a space are failed when their
 // retries are used up, also in a queue without a policy.
 //
@@ -364,8 +364,8 @@ var policyKeys = []PolicyKey{
 	{KeyPausedWhy, "the database moves", "why", checkText},
 }
 
-// CheckPolicyKey returns a PolicyError about the rule of a pattern if no key has the name.
-func CheckPolicyKey(pattern, name string) error {
+// CheckPolicySetting returns a PolicyError about the rule of a pattern if no key has the name.
+func CheckPolicySetting(pattern, name string) error {
 	if _, err := policyKey(name); err != nil {
 		return policyError(pattern, name, "%w", err)
 	}

@@ -79,10 +79,10 @@ func TestMoveKeepsHistory(t *testing.T) {
 	}
 }
 
-// TestPauseOverWithheld: a withheld job goes to the Named peer that it fits when the pause ends.
+// TestPauseOverWithheld: a withheld job goes to the NameOnly peer that it fits when the pause ends.
 func TestPauseOverWithheld(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p := x.peer(), x.capable(Named, "f")
+	master, p := x.peer(), x.capable(NameOnly, "f")
 	x.reserve(p, 1)
 	x.reserve(p, 2)
 	x.submit("f", "a", owned(master, 7))
@@ -104,7 +104,7 @@ func TestPauseOverWithheld(t *testing.T) {
 func TestOldestGetsWithheld(t *testing.T) {
 	for _, classes := range [][2]Capabilities{{0, LongNames}, {LongNames, 0}} {
 		x := newTestSched(t, Options{Rules: testRules})
-		master, p := x.peer(), x.capable(Named, "f")
+		master, p := x.peer(), x.capable(NameOnly, "f")
 		x.reserve(p, 1)
 		x.reserve(p, 2)
 		x.submit("f", "a", owned(master, 7))
@@ -118,11 +118,11 @@ func TestOldestGetsWithheld(t *testing.T) {
 	}
 }
 
-// TestRateOverWithheld: a withheld job goes to the Named peer that it fits when the rate allows it.
+// TestRateOverWithheld: a withheld job goes to the NameOnly peer that it fits when the rate allows it.
 func TestRateOverWithheld(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	x.under([3]string{"f", "rate", "2/s"})
-	master, p := x.peer(), x.capable(Named, "f")
+	master, p := x.peer(), x.capable(NameOnly, "f")
 	x.reserve(p, 1)
 	x.reserve(p, 2)
 	x.reserve(p, 3)
@@ -143,7 +143,7 @@ func TestRateOverWithheld(t *testing.T) {
 func TestStealPaused(t *testing.T) {
 	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{3: {Graph: true, Untimed: true}}})
 	x.under([3]string{"dwork", "paused", "both"}, [3]string{"dwork", "concurrency", "1"}, [3]string{"dwork", "max-jobs", "1"})
-	x.ok(x.s.Extend(x.now, 3, []byte("dwork"), []Task{{Name: []byte("a")}, {Name: []byte("b")}}, &x.rec))
+	x.ok(x.s.AddTasks(x.now, 3, []byte("dwork"), []Task{{Name: []byte("a")}, {Name: []byte("b")}}, &x.rec))
 	w := x.s.NewHolderPeer("w")
 	n := 0
 	x.s.Steal(x.now, w, []byte("dwork"), 5, &x.rec, func(*TaskView) bool { n++; return true })
@@ -156,7 +156,7 @@ func TestStealPaused(t *testing.T) {
 func TestMaxJobsWithoutTasks(t *testing.T) {
 	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{3: {Graph: true, Untimed: true}}})
 	x.under([3]string{"dwork", "max-jobs", "2"})
-	x.ok(x.s.Extend(x.now, 3, []byte("dwork"), []Task{{Name: []byte("a")}, {Name: []byte("b")}}, &x.rec))
+	x.ok(x.s.AddTasks(x.now, 3, []byte("dwork"), []Task{{Name: []byte("a")}, {Name: []byte("b")}}, &x.rec))
 	if _, err := x.submit("dwork", "j"); err != nil {
 		t.Errorf("no job is there but tasks: %v", err)
 	}

@@ -21,7 +21,7 @@ type queue struct {
 	workers          int                           // number of watches that have not ended, and one when jobs are leased
 	busy             int                           // number of workers with a job of the queue, and one when jobs are leased
 	broadcastWorkers int                           // number of workers that registered for broadcasts
-	named            int                           // number of workers that are Named peers
+	nameOnly         int                           // number of workers that are NameOnly peers
 	unreportedCount  int                           // number of unreported names and suspensions of the workers
 	spaces           uint16                        // name spaces that ever had a job here
 	running          int                           // reserved jobs and the broadcasting one
@@ -39,7 +39,7 @@ type queue struct {
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search
-	matchPending     bool             // the queue is in the shard's unmatched
+	matchDeferred    bool             // the queue is in the shard's deferredMatches
 	broadcast        *activeBroadcast // nil: none is under way
 	policy           *Policy          // nil: none
 	limiter          *limiter         // nil: nothing limits what it hands out
@@ -101,9 +101,9 @@ func (q *queue) oldestOf(c class) *watch {
 	return q.lines[c][0]
 }
 
-// claim takes the oldest slot of a watch in line for a job of size bytes. It returns false when it has changed the line
-// instead. A watch whose peer has no slot leaves the line: the peer's next Reserve puts it back.
-func (q *queue) claim(w *watch, size int) (slot, bool) {
+// takeSlotFor takes the oldest slot of a watch in line for a job of size bytes. It returns false when it has changed
+// the line instead. A watch whose peer has no slot leaves the line: the peer's next Reserve puts it back.
+func (q *queue) takeSlotFor(w *watch, size int) (slot, bool) {
 	line := &q.lines[w.peer.class]
 	s, next, a := w.peer.takeSlot(w.seq, size)
 	switch {

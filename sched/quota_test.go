@@ -170,7 +170,7 @@ func TestReleaseDuringAssign(t *testing.T) {
 		if err := s.Reserve(now, p, i, discardSink{}); err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Release(now, p, i, discardSink{}) // it may have got none yet
+		_ = s.ReleaseNewest(now, p, i, discardSink{}) // it may have got none yet
 	}
 	other.Wait()
 	if p.TakeCost() < 4*2000 {

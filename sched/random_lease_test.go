@@ -38,15 +38,15 @@ func (x *randomSched) token() {
 	t := x.tokens[len(x.tokens)-1-x.n("token", min(len(x.tokens), 6))]
 	switch x.n("verb", 5) {
 	case 0:
-		_ = x.s.FinishGranted(x.now, t, []byte("done"), &x.rec)
+		_ = x.s.FinishLeased(x.now, t, []byte("done"), &x.rec)
 	case 1:
-		_ = x.s.FailGranted(x.now, t, []byte("no"), int64(x.n("delay", 1500))-500, &x.rec)
+		_ = x.s.FailLeased(x.now, t, []byte("no"), int64(x.n("delay", 1500))-500, &x.rec)
 	case 2:
-		_ = x.s.ReleaseGranted(x.now, t, &x.rec)
+		_ = x.s.ReleaseLeased(x.now, t, &x.rec)
 	case 3:
-		_, _ = x.s.ExtendGranted(x.now, t, int64(x.n("for", 4000)))
+		_, _ = x.s.ExtendLease(x.now, t, int64(x.n("for", 4000)))
 	case 4:
-		_, _ = x.s.PublishGranted(t, make([]byte, 300), &x.rec)
+		_, _ = x.s.PublishLeased(t, make([]byte, 300), &x.rec)
 	}
 }
 

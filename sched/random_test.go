@@ -36,7 +36,7 @@ var (
 	randomQueues = []string{"f", "g", "h"}
 	randomNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
 	randomLocks  = []string{"x", "y"}
-	randomSkills = []Capabilities{0, 0, Named, LongNames, Named | LongNames, LongNames | NoGrace | AutoDelete}
+	randomSkills = []Capabilities{0, 0, NameOnly, LongNames, NameOnly | LongNames, LongNames | NoGrace | AutoDelete}
 )
 
 // memJournal is a Journal that keeps its records by shard and sequence.
@@ -139,7 +139,7 @@ func (x *randomSched) verb() {
 	case "listen":
 		_ = s.Listen(p, Space(x.n("space", 3)), queue, name, 7)
 	case "release":
-		_ = s.Release(now, p, uint64(x.n("tag", 4)), sink)
+		_ = s.ReleaseNewest(now, p, uint64(x.n("tag", 4)), sink)
 	case "held":
 		held := s.Held
 		if x.n("ends it", 2) == 0 {
@@ -183,11 +183,11 @@ func (x *randomSched) report(verb string) {
 	case "delay":
 		_ = s.Delay(now, p, ref, int64(x.n("delay", 4)), 1, sink)
 	case "return":
-		_ = s.Return(now, p, ref, int64(x.n("priority", 3))-1, int64(x.n("ms", 2500)), sink)
+		_ = s.Release(now, p, ref, int64(x.n("priority", 3))-1, int64(x.n("ms", 2500)), sink)
 	case "bury":
 		_ = s.Bury(now, p, ref, int64(x.n("priority", 3))-1, sink)
 	case "renew":
-		_ = s.Renew(now, p, ref)
+		_ = s.Touch(now, p, ref)
 	case "lock":
 		_, _ = s.AcquireLock(now, p, ref, lock, x.n("count", 3), sink)
 	case "unlock":

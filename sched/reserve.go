@@ -163,7 +163,7 @@ func (sh *shard) serveWatch(now Time, w *watch, next rank, sink Sink) int {
 func (sh *shard) serveOrDefer(now Time, w *watch, sink Sink) {
 	switch q := w.queue; {
 	case sh.serveWithin(now, w, lastRank, sh.s.batch, sink) > 0:
-	case w.peer.class == named && q.mixed():
+	case w.peer.class == nameOnly && q.mixed():
 		sh.startSearch(q)
 	default:
 		sh.deferMatch(q)

@@ -2,9 +2,9 @@ package sched
 
 import "slices"
 
-// Return gives back a job that has not failed, due ms milliseconds from now. The job's awaits receive nothing. A job of
-// Rules.Numbered takes the priority.
-func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink Sink) error {
+// Release gives back a job that has not failed, due ms milliseconds from now. The job's awaits receive nothing. A job
+// of Rules.Numbered takes the priority.
+func (s *Scheduler) Release(now Time, p *Peer, run Run, priority, ms int64, sink Sink) error {
 	sh, r, err := s.lockReported(now, p, run)
 	if err != nil {
 		return err
@@ -22,7 +22,7 @@ func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink 
 	}
 	sh.release(now, run.Record, r, q, now.Wall+ms, sink)
 	sh.matchOrDefer(now, q, sink)
-	sh.reconsider(now, w, sink)
+	sh.serveNamedAgain(now, w, sink)
 	return nil
 }
 
@@ -46,19 +46,19 @@ func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) 
 		use, r.priority = keptBuried, priority
 		sh.addCount(r, atBuried)
 	}
-	sh.counters.Fails++
+	sh.counters.RunsFailed++
 	sh.counters.GivenUp++
 	w := sh.holdingWatch(r)
 	q := sh.unhold(run.Record, r)
-	q.tally.Ended[EndingFailed]++
+	q.tally.Ended[EndFailed]++
 	sh.addAttempt(run.Record, r, a)
 	sh.bury(now, run.Record, r, q, use, sink)
-	sh.reconsider(now, w, sink)
+	sh.serveNamedAgain(now, w, sink)
 	return nil
 }
 
-// Renew starts the time-out of a job that the peer holds anew.
-func (s *Scheduler) Renew(now Time, p *Peer, run Run) error {
+// Touch starts the time-out of a job that the peer holds anew.
+func (s *Scheduler) Touch(now Time, p *Peer, run Run) error {
 	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return s.countStale(err)
@@ -80,10 +80,10 @@ func (s *Scheduler) Renew(now Time, p *Peer, run Run) error {
 	return nil
 }
 
-// Release gives back the job that the peer was last handed under tag. The job is ready again, and its awaits receive
-// nothing. When a run under tag was revoked and is unreported, the peer may mean either run. The job is then ready for
-// other peers, and this peer is not handed a job of the same name before it has reported the revoked run.
-func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
+// ReleaseNewest gives back the job that the peer was last handed under tag. The job is ready again, and its awaits
+// receive nothing. When a run under tag was revoked and is unreported, the peer may mean either run. The job is then
+// ready for other peers, and this peer is not handed a job of the same name before it has reported the revoked run.
+func (s *Scheduler) ReleaseNewest(now Time, p *Peer, tag uint64, sink Sink) error {
 	var from, lost *watch
 	newest := uint64(0)
 	for _, w := range p.watches {
@@ -142,11 +142,11 @@ func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink 
 	if lost {
 		sh.noteRevoked(now, job, r)
 	}
-	sh.counters.GivenBack++
+	sh.counters.Released++
 	q := sh.unhold(job, r)
 	sh.release(now, job, r, q, now.Wall, sink)
 	sh.matchOrDefer(now, q, sink)
-	sh.reconsider(now, w, sink)
+	sh.serveNamedAgain(now, w, sink)
 	return nil
 }
 

@@ -86,8 +86,8 @@ type Rules struct {
 	// MaxFailures, when not 0, is the number of failures that end a job with Failed. Each earlier
 	// failure adds one to the job's priority and puts it ahead of its equals.
 	MaxFailures int32
-	// Failures, when set, says what becomes of failed jobs. The policy of their queue comes first.
-	Failures *Failures
+	// RetryRules, when set, says what becomes of failed jobs. The policy of their queue comes first.
+	RetryRules *RetryRules
 	// LeaseNames lets FindLease find the leases of the jobs.
 	LeaseNames bool
 	// Traits, when set, reads the further properties of a job from its workload. It is called under a shard's lock.
@@ -103,10 +103,10 @@ type Traits struct {
 	Hooked  bool // hand-outs and ends of the job are reported to Options.JobHook
 }
 
-// Failures says what becomes of failed jobs of a space. The Submission.Count of such a job is how often it is tried
+// RetryRules says what becomes of failed jobs of a space. The Submission.Count of such a job is how often it is tried
 // again before it is given up. With a negative Count it is given up at its first failure. A job of Count 0 is not kept
 // when it fails.
-type Failures struct {
+type RetryRules struct {
 	// Retries is how often a job of Count AnyRetries is tried again, unless the policy of its queue limits that.
 	Retries int32
 	// Backoff returns the milliseconds before a retry, by the number of the retry from 1 on, unless the policy of the
@@ -118,7 +118,7 @@ type Failures struct {
 	Text int
 }
 
-// AnyRetries is a Submission.Count, see Failures.
+// AnyRetries is a Submission.Count, see RetryRules.
 const AnyRetries = math.MinInt32
 
 // broadcastable reports whether a job may be broadcast.
@@ -180,7 +180,7 @@ type Scheduler struct {
 
 	rules          [MaxSpaces]Rules
 	undroppable    uint16            // spaces whose queues are never dropped, as bits
-	failSpaces     uint16            // spaces with Rules.Failures, as bits
+	failSpaces     uint16            // spaces with Rules.RetryRules, as bits
 	numberedSpaces uint16            // spaces of Rules.Numbered, as bits
 	queueMasks     [MaxSpaces]uint32 // see nameHash
 	locks          namedLocks
@@ -245,7 +245,7 @@ func New(o Options) *Scheduler {
 		s.undroppable |= uint16(oneIf(s.rules[i].Graph || s.rules[i].NeverDropped)) << i
 		s.numberedSpaces |= uint16(oneIf(s.rules[i].Numbered)) << i
 		s.queueMasks[i] = uint32(oneIf(s.rules[i].Numbered)) - 1
-		s.failSpaces |= uint16(oneIf(s.rules[i].Failures != nil)) << i
+		s.failSpaces |= uint16(oneIf(s.rules[i].RetryRules != nil)) << i
 	}
 	for i := range s.shards {
 		s.shards[i].init(s, i)

@@ -9,7 +9,7 @@ import (
 
 // shard is one part of the scheduler: the queues whose names hash to it, and all of their jobs.
 type shard struct {
-	mu guard
+	mu stepMutex
 	s  *Scheduler
 	id uint16
 
@@ -21,40 +21,40 @@ type shard struct {
 	timers       heap.Heap[*queue] // the queues that have delayed jobs, by the first due time
 	dropped      []*queue          // queues whose jobs the Ticks remove
 
-	slab          slab
-	arena         arena
-	names         names
-	buckets       buckets
-	numberedStats stateCounts
-	defaultTimed  index                      // jobs reserved under the default time-out, key {start}
-	ownTimed      index                      // jobs reserved under their own time-out, key {deadline}
-	byGraceEnd    heap.Heap[*unreportedName] // unreported names, by the time at which they are resolved
-	changing      fifo[*queue]               // queues whose jobs go to other lanes, see laneChange
-	searches      fifo[*queue]               // queues whose withheld jobs are offered to all watches in line, see search
-	unmatched     fifo[*queue]               // queues whose match is deferred, see deferMatch
-	broadcasting  fifo[*queue]               // queues with a broadcast under way
-	notifications fifo[notification]         // the awaits of ended jobs that are not answered yet
-	parked        index                      // jobs that wait for a lock, key {start}
-	awaits        map[uint32][]await
-	topics        map[topic][]await
-	untimedJobs   int                  // number of reserved jobs without a time-out, without tasks
-	lastingLeases int                  // number of leased jobs that unfinished does not count
-	leasePeer     *Peer                // peer of all lease watches
-	halted        bool                 // no job is handed out any more
-	keeping       heap.Heap[*keptLine] // the lines of kept jobs, by the next check
-	keptBySeq     names                // the kept jobs by sequence number, without those kept for a name alone; zero: none
-	keptJobs      [keptUses]int
-	endedNames    names // the last kept jobs of their names, see indexEndedName; zero: none
-	histories     map[uint32]arenaRef
-	results       map[uint32]arenaRef
-	sweeps        heap.Heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next sweep
-	limiters      heap.Heap[*limiter] // limiters without credit, by refillAt
-	policyCursor  int                 // the queues from this id on are still to get the present policies
-	cron          cronTable
-	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
-	counters      Counters
-	sharedTally   Tally     // tally of all queues without a tally of their own
-	waits, runs   Durations // see Stats
+	slab            slab
+	arena           arena
+	names           hashIndex
+	buckets         buckets
+	numberedStats   stateCounts
+	defaultTimed    index                      // jobs reserved under the default time-out, key {start}
+	ownTimed        index                      // jobs reserved under their own time-out, key {deadline}
+	byGraceEnd      heap.Heap[*unreportedName] // unreported names, by the time at which they are resolved
+	changing        fifo[*queue]               // queues whose jobs go to other lanes, see laneChange
+	searches        fifo[*queue]               // queues whose withheld jobs are offered to all watches in line, see search
+	deferredMatches fifo[*queue]               // queues whose match is deferred, see deferMatch
+	broadcasting    fifo[*queue]               // queues with a broadcast under way
+	notifications   fifo[notification]         // the awaits of ended jobs that are not answered yet
+	parked          index                      // jobs that wait for a lock, key {start}
+	awaits          map[uint32][]await
+	topics          map[topic][]await
+	untimedJobs     int                  // number of reserved jobs without a time-out, without tasks
+	lastingLeases   int                  // number of leased jobs that interruptible does not count
+	leasePeer       *Peer                // peer of all lease watches
+	halted          bool                 // no job is handed out any more
+	keeping         heap.Heap[*keptLine] // the lines of kept jobs, by the next check
+	keptBySeq       hashIndex            // the kept jobs by sequence number, without those kept for a name alone; zero: none
+	keptJobs        [keptUses]int
+	endedNames      hashIndex // the last kept jobs of their names, see indexEndedName; zero: none
+	histories       map[uint32]arenaRef
+	results         map[uint32]arenaRef
+	sweeps          heap.Heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next sweep
+	limiters        heap.Heap[*limiter] // limiters without credit, by refillAt
+	policyCursor    int                 // the queues from this id on are still to get the present policies
+	cron            cronTable
+	freedLocks      []string // locks whose next waiter is woken when the shard is unlocked, see unlock
+	counters        Counters
+	sharedTally     Tally     // tally of all queues without a tally of their own
+	waits, runs     Durations // see Stats
 
 	graph graph
 
@@ -292,7 +292,7 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 		sh.endRemoved(job, r, q, Failed, sink)
 		return
 	case r.count >= rules.MaxFailures:
-		q.tally.Ended[a.ending()]++
+		q.tally.Ended[a.jobEnd()]++
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}
@@ -340,7 +340,7 @@ func (sh *shard) endRemoved(job uint32, r *record, q *queue, e Effect, sink Sink
 // countRemoved counts a removed job of q.
 func (sh *shard) countRemoved(q *queue) {
 	sh.counters.Removed++
-	q.tally.Ended[EndingRemoved]++
+	q.tally.Ended[EndRemoved]++
 }
 
 // end frees a detached job and answers its awaits.

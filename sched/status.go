@@ -4,24 +4,24 @@ import "math"
 
 // Counters count events since the start.
 type Counters struct {
-	Submitted uint64 // new jobs
-	Replaced  uint64 // submissions that replaced a pending job
-	Ignored   uint64 // submissions for a reserved, parked or broadcasting job, or one done within Policy.UniqueFor
-	Assigned  uint64
-	Broadcast uint64
-	Done      uint64
-	GivenBack uint64 // failed, delayed or released by their holder
-	Fails     uint64 // number of released jobs that failed
-	Abandoned uint64 // released because their holder left
-	TimedOut  uint64
-	Removed   uint64 // jobs that a client or an operator removed, or that went with their queue or their owner
-	GivenUp   uint64 // number of jobs that a policy's retries gave up
-	Evicted   uint64 // failed jobs that were too many or too old
-	Moved     uint64 // jobs that went to another queue: failed jobs to a dead-letter queue, and jobs that operators moved
-	Retried   uint64 // failed jobs that were made ready again
-	Expired   uint64 // not handed out within Policy.JobTTL
-	Forgotten uint64 // names of done jobs, too many to be remembered for Policy.UniqueFor
-	Stale     uint64 // reports of peers that did not hold the job
+	Submitted  uint64 // new jobs
+	Replaced   uint64 // submissions that replaced a pending job
+	Ignored    uint64 // submissions for a reserved, parked or broadcasting job, or one done within Policy.UniqueFor
+	Assigned   uint64
+	Broadcast  uint64
+	Done       uint64
+	Released   uint64 // failed, delayed or released by their holder
+	RunsFailed uint64 // number of released jobs that failed
+	Abandoned  uint64 // released because their holder left
+	TimedOut   uint64
+	Removed    uint64 // jobs that a client or an operator removed, or that went with their queue or their owner
+	GivenUp    uint64 // number of jobs that a policy's retries gave up
+	Evicted    uint64 // failed jobs that were too many or too old
+	Moved      uint64 // jobs that went to another queue: failed jobs to a dead-letter queue, and jobs that operators moved
+	Retried    uint64 // failed jobs that were made ready again
+	Expired    uint64 // not handed out within Policy.JobTTL
+	Forgotten  uint64 // names of done jobs, too many to be remembered for Policy.UniqueFor
+	Stale      uint64 // reports of peers that did not hold the job
 }
 
 // add adds the counts of o to c.
@@ -32,8 +32,8 @@ func (c *Counters) add(o *Counters) {
 	c.Assigned += o.Assigned
 	c.Broadcast += o.Broadcast
 	c.Done += o.Done
-	c.GivenBack += o.GivenBack
-	c.Fails += o.Fails
+	c.Released += o.Released
+	c.RunsFailed += o.RunsFailed
 	c.Abandoned += o.Abandoned
 	c.TimedOut += o.TimedOut
 	c.Removed += o.Removed
@@ -88,20 +88,20 @@ func (s *Scheduler) Memory() int64 { return s.memory.Load() }
 
 // QueueStatus is what Status shows of a queue.
 type QueueStatus struct {
-	Name       string
-	Workers    int
-	Jobs       int // pending, running, parked and waiting
-	Running    int
-	Unfinished int    // running jobs that a restart makes ready again; tasks, and durable jobs under leases, are not
-	Parked     int    // waiting for a lock
-	Delayed    int    // not due yet
-	Retrying   int    // delayed jobs that have failed before or were moved
-	Waiting    int    // waiting tasks
-	Failed     int    // given up or buried, and kept; not among Jobs
-	Buried     int    // failed jobs of Rules.Numbered
-	Urgent     int    // ready jobs of Rules.Numbered with a priority above 0
-	Done       int    // done or expired, and kept; not among Jobs
-	Spaces     uint16 // the name spaces that ever had a job in it, as bits
+	Name          string
+	Workers       int
+	Jobs          int // pending, running, parked and waiting
+	Running       int
+	Interruptible int    // running jobs that a restart makes ready again; tasks, and durable jobs under leases, are not
+	Parked        int    // waiting for a lock
+	Delayed       int    // not due yet
+	Retrying      int    // delayed jobs that have failed before or were moved
+	Waiting       int    // waiting tasks
+	Failed        int    // given up or buried, and kept; not among Jobs
+	Buried        int    // failed jobs of Rules.Numbered
+	Urgent        int    // ready jobs of Rules.Numbered with a priority above 0
+	Done          int    // done or expired, and kept; not among Jobs
+	Spaces        uint16 // the name spaces that ever had a job in it, as bits
 	// SchedAt is the smallest sched_at of the pending jobs. It is 0 when a pending job is immediate, or numbered and
 	// ready, or when no job is pending.
 	SchedAt int64
@@ -164,7 +164,7 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 // job was submitted without a due second, or is numbered and ready, and if no job is pending.
 func (sh *shard) status(q *queue) QueueStatus {
 	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running,
-		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
+		Interruptible: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
 		Retrying: q.retrying, Spaces: q.spaces, Waiting: q.waiting,
 		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Urgent: q.urgent, Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate+q.byNumber.jobs > 0 || q.pending() == 0 {

@@ -218,7 +218,7 @@ func TestExactlyOnce(t *testing.T) {
 	if st.Jobs != 0 || st.Submitted != stressJobs || st.Done != stressJobs {
 		t.Errorf("%+v", st)
 	}
-	if st.Assigned != st.Done+st.GivenBack+st.Abandoned+st.TimedOut {
+	if st.Assigned != st.Done+st.Released+st.Abandoned+st.TimedOut {
 		t.Errorf("assigned and released do not agree: %+v", st)
 	}
 }

@@ -10,7 +10,7 @@ type Submission struct {
 	SchedAt  int64 // Unix seconds; 0: at once
 	After    int64 // milliseconds from now until the job is due, when SchedAt is 0
 	Priority int64 // larger first
-	Count    int32 // of Rules.Failures: retries, see Failures; of Rules.MaxFailures: failures so far; else Delay adds to it
+	Count    int32 // of Rules.RetryRules: retries, see RetryRules; of Rules.MaxFailures: failures so far; else Delay adds to it
 	Timeout  int32 // seconds; 0: the scheduler's default
 
 	// Await, when set, is the peer that receives the job's end under Tag, whether the job is new,

@@ -61,8 +61,8 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []de
 	waiting := sh.graph.freeSuccessors(now, stepLimit, sink)
 	sh.dropQueues(stepLimit, sink)
 	sh.graph.forgetOld(now, stepLimit)
-	left := len(sh.notifications) + len(sh.unmatched) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
-	moves = sh.evict(now, stepLimit)
+	left := len(sh.notifications) + len(sh.deferredMatches) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
+	moves = sh.trimKept(now, stepLimit)
 	policing = sh.continueLaneChanges(stepLimit) || policing
 	return sh.nextDue(), sh.mu.steps >= stepLimit || policing || waiting || left > 0, moves
 }
@@ -140,7 +140,7 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, stepLimit int, sink 
 		w, unconnected := sh.holdingWatch(r), ""
 		worker := w.peer.origin
 		if l := sh.leaseOf(r); l != nil {
-			l.ending, worker, unconnected = leaseExpired, l.worker, l.worker
+			l.end, worker, unconnected = leaseExpired, l.worker, l.worker
 		} else if w.peer.request {
 			unconnected = worker
 		}

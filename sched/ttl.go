@@ -66,7 +66,7 @@ func (sh *shard) endExpired(now Time, job uint32, r *record, q *queue, sink Sink
 	sh.countSteps(r.cost())
 	sh.dequeue(job, r, q)
 	sh.counters.Expired++
-	q.tally.Ended[EndingExpired]++
+	q.tally.Ended[EndExpired]++
 	if q.policy == nil {
 		sh.end(job, r, q, Failed, nil, sink)
 	} else {

@@ -138,7 +138,7 @@ func TestJobTTLOfOthers(t *testing.T) {
 	x.submit("f", "failed", owned)
 	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "failed"), nil, &x.rec))
 	x.submit("f", "old", owned)
-	x.ok(x.s.Extend(x.now, 2, []byte("f"), []Task{{Name: []byte("task")}}, &x.rec))
+	x.ok(x.s.AddTasks(x.now, 2, []byte("f"), []Task{{Name: []byte("task")}}, &x.rec))
 	x.pass(1_000_000)
 	x.want("1 7 failed ")
 	x.submit("f", "old", owned) // its name is free

@@ -2,7 +2,7 @@ package sched
 
 // A run is revoked when it ends without a report of its worker: by its time-out, because the job is removed, or because
 // it was broadcast. The worker continues and reports later. A report that names the Run finds nothing. The report of a
-// Named peer has only the queue and the name. Such a peer is not handed a job of the same name from the queue again
+// NameOnly peer has only the queue and the name. Such a peer is not handed a job of the same name from the queue again
 // until it has reported the revoked run, has left, or another time-out has passed. Without a time-out it must report
 // the run or leave.
 
@@ -32,7 +32,7 @@ const (
 // noteRevoked notes that a run is revoked without the knowledge of its holder.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
 	w := sh.holdingWatch(r)
-	if w.peer.class == named {
+	if w.peer.class == nameOnly {
 		sh.addUnreported(w, sh.nameView(job), w.held[r.heldIndex()].tag, sh.graceEnd(now, r))
 	}
 }
@@ -49,7 +49,7 @@ func (sh *shard) graceEnd(now Time, r *record) int64 {
 	return roundUp(now.Mono + ms)
 }
 
-// addUnreported keeps a Named peer from jobs of a name until the given time.
+// addUnreported keeps a NameOnly peer from jobs of a name until the given time.
 func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	u := w.unreportedByHash[sh.hash(name)]
 	switch {

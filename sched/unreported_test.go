@@ -70,7 +70,7 @@ func TestRunsOfTwoProcesses(t *testing.T) {
 	}
 }
 
-// TestUnreportedName checks that a Named peer is not handed a job of the name of its revoked run,
+// TestUnreportedName checks that a NameOnly peer is not handed a job of the name of its revoked run,
 // however the run was revoked, while another peer is. It is handed the job when it has reported the
 // run, or when another time-out has passed.
 func TestUnreportedName(t *testing.T) {
@@ -94,29 +94,29 @@ func TestUnreportedName(t *testing.T) {
 		x.want("1 7 removed ")
 	}
 	report := func(x *testSched, p *Peer) { x.report(p, "f", "a", false) }
-	f("timed out, reported", Named, timeOut, report, "2 2 assign a")
-	f("timed out, reported twice", Named, timeOut, func(x *testSched, p *Peer) {
+	f("timed out, reported", NameOnly, timeOut, report, "2 2 assign a")
+	f("timed out, reported twice", NameOnly, timeOut, func(x *testSched, p *Peer) {
 		report(x, p)
 		x.report(p, "f", "a", true)
 	}, "2 2 assign a")
-	f("timed out, and out again", Named, timeOut, timeOut, "2 2 assign a")
-	f("removed, reported", Named, remove, report, "2 2 assign a")
-	f("removed, its time is over", Named, remove, timeOut, "2 2 assign a")
-	f("another worker", Named, timeOut, func(x *testSched, _ *Peer) { x.reserve(x.capable(Named, "f"), 1) }, "3 1 assign a")
-	f("another job", Named, timeOut, func(x *testSched, _ *Peer) { x.submit("f", "b") }, "2 2 assign b")
-	f("another name is reported", Named, timeOut, func(x *testSched, p *Peer) { x.report(p, "f", "b", false) })
-	f("declined", Named, timeOut, func(x *testSched, p *Peer) {
-		if err := x.s.Release(x.now, p, 1, &x.rec); err != ErrNotFound {
+	f("timed out, and out again", NameOnly, timeOut, timeOut, "2 2 assign a")
+	f("removed, reported", NameOnly, remove, report, "2 2 assign a")
+	f("removed, its time is over", NameOnly, remove, timeOut, "2 2 assign a")
+	f("another worker", NameOnly, timeOut, func(x *testSched, _ *Peer) { x.reserve(x.capable(NameOnly, "f"), 1) }, "3 1 assign a")
+	f("another job", NameOnly, timeOut, func(x *testSched, _ *Peer) { x.submit("f", "b") }, "2 2 assign b")
+	f("another name is reported", NameOnly, timeOut, func(x *testSched, p *Peer) { x.report(p, "f", "b", false) })
+	f("declined", NameOnly, timeOut, func(x *testSched, p *Peer) {
+		if err := x.s.ReleaseNewest(x.now, p, 1, &x.rec); err != ErrNotFound {
 			t.Error(err)
 		}
 	}, "2 2 assign a")
-	f("it stops serving and begins again", Named, timeOut, func(x *testSched, p *Peer) {
+	f("it stops serving and begins again", NameOnly, timeOut, func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte("f"))
 		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
 		x.want()
 		report(x, p)
 	}, "2 2 assign a")
-	f("meanwhile the queue is dropped", Named, remove, func(x *testSched, p *Peer) {
+	f("meanwhile the queue is dropped", NameOnly, remove, func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte("f"))
 		if !x.s.Drop([]byte("f")) {
 			t.Error("the queue is not dropped")
@@ -128,11 +128,11 @@ func TestUnreportedName(t *testing.T) {
 		x.want()
 		report(x, p)
 	}, "2 2 assign a")
-	f("it leaves", Named, timeOut, func(x *testSched, p *Peer) {
+	f("it leaves", NameOnly, timeOut, func(x *testSched, p *Peer) {
 		x.s.Disconnect(x.now, p, &x.rec)
-		x.reserve(x.capable(Named, "f"), 1)
+		x.reserve(x.capable(NameOnly, "f"), 1)
 	}, "3 1 assign a")
-	f("another time-out has passed when it serves nothing", Named, timeOut, func(x *testSched, p *Peer) {
+	f("another time-out has passed when it serves nothing", NameOnly, timeOut, func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte("f"))
 		timeOut(x, p)
 		x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
@@ -142,7 +142,7 @@ func TestUnreportedName(t *testing.T) {
 // TestUnreportedForEver checks that without a time-out the name of a removed job stays unreported
 // until its worker reports it.
 func TestUnreportedForEver(t *testing.T) {
-	x, p, _ := newRevokedRun(t, Named)
+	x, p, _ := newRevokedRun(t, NameOnly)
 	x.s.SetTimeout(0)
 	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 	x.submit("f", "a")
@@ -154,12 +154,12 @@ func TestUnreportedForEver(t *testing.T) {
 	x.want("2 2 assign a")
 }
 
-// TestUnreportedBroadcast checks that a Named worker's report of a broadcast job does not end a
+// TestUnreportedBroadcast checks that a NameOnly worker's report of a broadcast job does not end a
 // later run by that name, which it is handed when the queue is no longer broadcast.
 func TestUnreportedBroadcast(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.s.SetTimeout(2000)
-	p, other := x.capable(Named, "f"), x.peer()
+	p, other := x.capable(NameOnly, "f"), x.peer()
 	x.ok(x.s.Watch(x.now, other, []byte("f"), true, &x.rec))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
@@ -176,11 +176,11 @@ func TestUnreportedBroadcast(t *testing.T) {
 	x.report(p, "f", "a", true)
 }
 
-// TestBroadcastBesideAHeldName checks that a Named peer that holds a job is not sent a broadcast of
+// TestBroadcastBesideAHeldName checks that a NameOnly peer that holds a job is not sent a broadcast of
 // that name. When no other peer waits, the broadcast waits until the job is done.
 func TestBroadcastBesideAHeldName(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p, other := x.peer(), x.capable(Named, "f"), x.peer()
+	master, p, other := x.peer(), x.capable(NameOnly, "f"), x.peer()
 	x.reserve(p, 1)
 	x.submit("f", "a", owned(master, 7))
 	run := x.want("2 1 assign a")[0].job.run
@@ -198,7 +198,7 @@ func TestBroadcastBesideAHeldName(t *testing.T) {
 // TestWithheldIsBroadcast checks that withheld jobs are broadcast when a worker registers for
 // broadcasts.
 func TestWithheldIsBroadcast(t *testing.T) {
-	x, p, _ := newRevokedRun(t, Named)
+	x, p, _ := newRevokedRun(t, NameOnly)
 	x.reserve(p, 2)
 	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
 	x.submit("f", "a")
@@ -213,18 +213,18 @@ func TestWithheldIsBroadcast(t *testing.T) {
 // may be about a revoked run. It releases the job that the peer holds, and the peer is not handed
 // that job again before it has reported it.
 func TestReleaseThatMayBeLate(t *testing.T) {
-	x, p, _ := newRevokedRun(t, Named)
+	x, p, _ := newRevokedRun(t, NameOnly)
 	x.now.Mono += 2200
 	x.s.ticks(x.now, &x.rec)
 	x.submit("f", "b")
 	x.reserve(p, 1) // the same id
 	x.want("2 1 assign b")
-	x.ok(x.s.Release(x.now, p, 1, &x.rec))
+	x.ok(x.s.ReleaseNewest(x.now, p, 1, &x.rec))
 	x.reserve(p, 2)
 	x.want()
 	x.report(p, "f", "b", false)
 	x.want("2 2 assign b")
-	other := x.capable(Named, "f")
+	other := x.capable(NameOnly, "f")
 	x.reserve(other, 1)
 	x.want("3 1 assign a")
 }
@@ -234,7 +234,7 @@ func TestReleaseThatMayBeLate(t *testing.T) {
 func TestVeryManyUnreported(t *testing.T) {
 	x := newTestSched(t, Options{Window: 1 << 30})
 	x.s.SetTimeout(2000)
-	p := x.capable(Named, "f", "g")
+	p := x.capable(NameOnly, "f", "g")
 	const many = maxUnreported + 10
 	for i := range many {
 		x.reserve(p, uint64(i))
@@ -271,7 +271,7 @@ func TestJobForOneOfMany(t *testing.T) {
 	x := newTestSched(t, Options{})
 	var peers []*Peer
 	for i := range 3 * heap.MaxInOrder {
-		p := x.capable(Named, "f")
+		p := x.capable(NameOnly, "f")
 		peers = append(peers, p)
 		x.reserve(p, 1)
 		x.submit("f", "a")
@@ -282,7 +282,7 @@ func TestJobForOneOfMany(t *testing.T) {
 	for _, p := range peers {
 		x.reserve(p, 2)
 	}
-	free := x.capable(Named, "f")
+	free := x.capable(NameOnly, "f")
 	x.reserve(free, 9)
 	for i := range 2 {
 		x.submit("f", "a")

@@ -23,8 +23,8 @@ func TestParseRef(t *testing.T) {
 	}
 }
 
-// TestView: a job is found by its reference in every state, and a kept one by its number alone.
-func TestView(t *testing.T) {
+// TestViewInEveryState: a job is found by its reference in every state, and a kept one by its number alone.
+func TestViewInEveryState(t *testing.T) {
 	x := newListSched(t)
 	seen := 0
 	l, err := NewListing(&Match{}, nil, true, "")

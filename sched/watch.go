@@ -91,7 +91,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	p.byQueue[q.name] = w
 	p.watches = append(p.watches, w)
 	q.workers++
-	q.named += oneIf(p.capabilities&Named != 0)
+	q.nameOnly += oneIf(p.capabilities&NameOnly != 0)
 	return w, nil
 }
 
@@ -124,7 +124,7 @@ func (sh *shard) revive(w *watch) error {
 	w.queue.workers++
 	w.queue.busy += oneIf(len(w.held) > 0)
 	w.queue.unreportedCount += w.unreportedCount()
-	w.queue.named += oneIf(w.peer.capabilities&Named != 0)
+	w.queue.nameOnly += oneIf(w.peer.capabilities&NameOnly != 0)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (sh *shard) endWatch(w *watch) {
 	q.workers--
 	q.busy -= oneIf(len(w.held) > 0)
 	q.unreportedCount -= w.unreportedCount()
-	q.named -= oneIf(w.peer.capabilities&Named != 0)
+	q.nameOnly -= oneIf(w.peer.capabilities&NameOnly != 0)
 	if w.takesBroadcasts {
 		w.takesBroadcasts = false
 		q.broadcastWorkers--

@@ -163,7 +163,7 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 	}
 	switch {
 	case q.workers == leases || r.flags&private != 0:
-	case r.flags&longName != 0 && !sh.anyWide(q):
+	case r.flags&longName != 0 && !sh.anyTakesLongNames(q):
 		all = append(all, Why{Reason: WhyLongName})
 	case r.flags&withheld != 0:
 		all = append(all, Why{Reason: WhyNameClash})
@@ -180,9 +180,9 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 	return all
 }
 
-// anyWide reports whether a worker of a queue takes names of any length. Of very many workers it looks at a part, and
-// returns true if it finds none there.
-func (sh *shard) anyWide(q *queue) bool {
+// anyTakesLongNames reports whether a worker of a queue takes names of any length. Of very many workers it looks at a
+// part, and returns true if it finds none there.
+func (sh *shard) anyTakesLongNames(q *queue) bool {
 	sh.countSteps(min(len(sh.watches)/entriesPerStep, maxWhySteps))
 	for i, w := range sh.watches {
 		if i == maxWhySteps*entriesPerStep || w != nil && w.queue == q && !w.ended && w.peer.capabilities&LongNames != 0 {

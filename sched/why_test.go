@@ -206,7 +206,7 @@ func TestWhyBroadcast(t *testing.T) {
 // TestWhyKinds: jobs that workers cannot take, because of their names, or the keys that run.
 func TestWhyKinds(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p := x.peer(), x.capable(Named, "f")
+	master, p := x.peer(), x.capable(NameOnly, "f")
 	x.submit("f", "a", owned(master, 7))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
@@ -253,7 +253,7 @@ func TestWhyTasks(t *testing.T) {
 	rules := graphRules
 	rules[graphTasks].Private = true
 	y := newTestSched(t, Options{Rules: rules})
-	y.ok(y.s.Extend(y.now, graphTasks, graphQueue, graphTaskList("a"), &y.rec))
+	y.ok(y.s.AddTasks(y.now, graphTasks, graphQueue, graphTaskList("a"), &y.rec))
 	if got := y.why(graphTasks, string(graphQueue), "a"); got != "steal-only" {
 		t.Errorf("a private task: %s", got)
 	}

@@ -22,8 +22,8 @@ const (
 	taskDigits = 8
 )
 
-// Hub is a load on one hub of the dwork protocol. Its tasks wait for nothing.
-type Hub struct {
+// DworkLoad is a load on one hub of the dwork protocol. Its tasks wait for nothing.
+type DworkLoad struct {
 	address string
 	tasks   int
 	n       int          // tasks a Steal
@@ -33,16 +33,16 @@ type Hub struct {
 	latency *Latencies
 }
 
-// NewHub returns a load of tasks, n of which are stolen at a time.
-func NewHub(address string, tasks, n int) *Hub {
-	return &Hub{address: address, tasks: tasks, n: n, arrived: newChecker(tasks), latency: NewLatencies()}
+// NewDworkLoad returns a load of tasks, n of which are stolen at a time.
+func NewDworkLoad(address string, tasks, n int) *DworkLoad {
+	return &DworkLoad{address: address, tasks: tasks, n: n, arrived: newChecker(tasks), latency: NewLatencies()}
 }
 
 // Latency returns the latencies of the latest Create or Work: of creating requests, or of steals.
-func (h *Hub) Latency() Quantiles { return h.latency.Quantiles() }
+func (h *DworkLoad) Latency() Quantiles { return h.latency.Quantiles() }
 
 // dial connects; the connection fails when ctx ends.
-func (h *Hub) dial(ctx context.Context) (*zmq.Client, func(), error) {
+func (h *DworkLoad) dial(ctx context.Context) (*zmq.Client, func(), error) {
 	dialing, cancel := context.WithTimeout(ctx, DialLimit)
 	defer cancel()
 	c, err := zmq.Dial(dialing, h.address)
@@ -54,7 +54,7 @@ func (h *Hub) dial(ctx context.Context) (*zmq.Client, func(), error) {
 }
 
 // Create makes all tasks, a block a request.
-func (h *Hub) Create(ctx context.Context) error {
+func (h *DworkLoad) Create(ctx context.Context) error {
 	c, release, err := h.dial(ctx)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func exchange(c *zmq.Client, out []byte) ([]byte, error) {
 }
 
 // change sends a request that the hub answers with OK.
-func (h *Hub) change(c *zmq.Client, out []byte) error {
+func (h *DworkLoad) change(c *zmq.Client, out []byte) error {
 	reply, err := exchange(c, out)
 	if err == nil && string(reply) != string(dwork.AppendType(nil, dwork.OK)) {
 		err = fmt.Errorf("%w: %x in place of OK", ErrMalformed, reply)
@@ -93,7 +93,7 @@ func (h *Hub) change(c *zmq.Client, out []byte) error {
 }
 
 // Work has the workers take and complete all tasks, each once.
-func (h *Hub) Work(ctx context.Context, workers int) error {
+func (h *DworkLoad) Work(ctx context.Context, workers int) error {
 	h.latency = NewLatencies()
 	if err := Parallel(workers, func(i int) error { return h.worker(ctx, workerName(i)) }); err != nil {
 		return err
@@ -115,7 +115,7 @@ func Parallel(n int, work func(i int) error) error {
 }
 
 // worker steals and completes until no task is left.
-func (h *Hub) worker(ctx context.Context, location string) error {
+func (h *DworkLoad) worker(ctx context.Context, location string) error {
 	c, release, err := h.dial(ctx)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (h *Hub) worker(ctx context.Context, location string) error {
 }
 
 // take notes the tasks of a reply, and appends them to a completion.
-func (h *Hub) take(q *dwork.Query, out []byte) ([]byte, error) {
+func (h *DworkLoad) take(q *dwork.Query, out []byte) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for t := range q.Tasks {

@@ -45,7 +45,7 @@ func BuildREQ(ctx context.Context) (program string, clean func(), err error) {
 
 // WorkREQ has processes take and complete all tasks. A process fails when the hub says that a task is not its own, so
 // each task is done once.
-func (h *Hub) WorkREQ(ctx context.Context, program string, workers int) error {
+func (h *DworkLoad) WorkREQ(ctx context.Context, program string, workers int) error {
 	h.latency = NewLatencies()
 	err := Parallel(workers, func(i int) error {
 		out, err := exec.CommandContext(ctx, program, "tcp://"+h.address, workerName(i)).Output()

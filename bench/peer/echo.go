@@ -14,10 +14,10 @@ const (
 )
 
 // limits are the echo, which is this program itself, and the disk.
-func limits() []Peer {
+func limits() []Contender {
 	self, _ := os.Executable() // no path to this program is told at the start of its echo
 	echo := Command{Path: self, Arguments: []string{"-echo-frames", "127.0.0.1:{port0}"}}
-	return []Peer{{Name: Frames, Start: echo.Start}, {Name: RawDisk}}
+	return []Contender{{Name: Frames, Start: echo.Start}, {Name: RawDisk}}
 }
 
 // FramesAJob is the number of requests of a Periodic job: SUBMIT_JOB, GRAB_JOB and WORK_DONE.

@@ -63,7 +63,7 @@ func RunTogether(ctx context.Context, words []string) error {
 }
 
 // cluster returns three nodes of a cluster, each of which listens for Periodic alone. The load goes to the leader.
-func cluster(path, place string) Peer {
+func cluster(path, place string) Contender {
 	var commands []string
 	for i, id := range []string{"a", "b", "c"} {
 		commands = append(commands, fmt.Sprintf("%s serve --cluster bench --node %s --data {directory}/%s --run-dir {directory}/%s --only periodic --http off "+
@@ -79,13 +79,13 @@ func cluster(path, place string) Peer {
 			return nil
 		})
 	}
-	return Peer{Name: Cluster, Path: path, Protocol: NewPeriodic(PeriodicOptions{}), Start: c.Start}
+	return Contender{Name: Cluster, Path: path, Protocol: NewPeriodic(PeriodicOptions{}), Start: c.Start}
 }
 
 // replicated returns a redis whose replica has each push before it is answered, and both have synced it.
-func replicated(place string) Peer {
+func replicated(place string) Contender {
 	const redis = `redis-server --bind 127.0.0.1 --save "" --appendonly yes --appendfsync always `
-	p := Peer{Name: Replica, Protocol: newRedisReplica()}
+	p := Contender{Name: Replica, Protocol: newRedisReplica()}
 	if p.Path = findProgram("redis-server"); p.Path == "" {
 		p.Missing = "redis-server"
 		return p

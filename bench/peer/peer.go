@@ -17,8 +17,8 @@ import (
 	"treadle/bench/load"
 )
 
-// Peer is one server in the comparison.
-type Peer struct {
+// Contender is one server in the comparison.
+type Contender struct {
 	Name     string
 	Version  string
 	Path     string        // path of the program
@@ -30,23 +30,23 @@ type Peer struct {
 
 // All lists Treadle with its variants, every peer, and the limits. All servers run one thread for connections and jobs.
 // Those with a place keep their jobs on that disk, the others in memory alone.
-func All(treadle string) []Peer {
+func All(treadle string) []Contender {
 	beanstalkd := program{name: "beanstalkd", versionFlag: "-v", protocol: newBeanstalkd(), arguments: "-l 127.0.0.1 -p {port0}"}
 	gearmand := program{name: "gearmand", versionFlag: "--version", protocol: newGearman(), arguments: "-t 0 -L 127.0.0.1 -p {port0} -l {directory}/log"}
 	redis := program{name: "redis-server", versionFlag: "--version", protocol: NewRedis(load.WorkloadLen),
 		arguments: `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
 	faktory, faktoryAlways := faktoryProgram(redisInMemory), faktoryProgram(redisSynced)
 	disk := DiskPlace()
-	inMemory := []Peer{
+	inMemory := []Contender{
 		beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no"), faktory.peer("faktory", "", ""),
 	}
-	onDisk := []Peer{
+	onDisk := []Contender{
 		redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
 		redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
 		beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
 		faktoryAlways.peer("faktory always", disk, ""), replicated(disk),
 	}
-	return slices.Concat(treadles(treadle), inMemory, treadlesOnDisk(treadle, disk), []Peer{cluster(treadle, disk)}, onDisk, limits())
+	return slices.Concat(treadles(treadle), inMemory, treadlesOnDisk(treadle, disk), []Contender{cluster(treadle, disk)}, onDisk, limits())
 }
 
 // program is a server that a machine may have installed.
@@ -60,15 +60,15 @@ type program struct {
 
 // peer returns the program with more arguments and a place for its directory. Without the program, or the one that it
 // needs, the peer is missing.
-func (p program) peer(name, place, more string) Peer {
+func (p program) peer(name, place, more string) Contender {
 	path := findProgram(p.name)
 	for _, needed := range []string{p.name, p.needs} {
 		if needed != "" && findProgram(needed) == "" {
-			return Peer{Name: name, Protocol: p.protocol, Missing: needed}
+			return Contender{Name: name, Protocol: p.protocol, Missing: needed}
 		}
 	}
 	c := Command{Path: path, place: place, Arguments: strings.Fields(p.arguments + " " + more), prepare: p.prepare}
-	return Peer{Name: name, Protocol: p.protocol, Path: path, Version: version(path, p.versionFlag), Start: c.Start}
+	return Contender{Name: name, Protocol: p.protocol, Path: path, Version: version(path, p.versionFlag), Start: c.Start}
 }
 
 // maxMessage is far above the size of any message of a run.

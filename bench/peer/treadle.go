@@ -16,14 +16,14 @@ const serve = "serve --periodic tcp://127.0.0.1:{port0} --gloom-masters tcp://12
 	"--dwork tcp://127.0.0.1:{port3} --kts46 tcp://127.0.0.1:{port4} --kts46-json tcp://127.0.0.1:{port5} --http 127.0.0.1:{port6} "
 
 // variant returns a Treadle that serves with more arguments.
-func variant(name string, c Command, spoken PeriodicOptions, more string) Peer {
+func variant(name string, c Command, spoken PeriodicOptions, more string) Contender {
 	c.treadle, c.Arguments = true, strings.Fields(serve+more)
-	return Peer{Name: name, Path: c.Path, Protocol: NewPeriodic(spoken), Start: c.Start}
+	return Contender{Name: name, Path: c.Path, Protocol: NewPeriodic(spoken), Start: c.Start}
 }
 
 // treadles keep their jobs in memory: over TCP, over a unix socket, with two event loops, in the CRC framing, and with
 // policies for the queue.
-func treadles(path string) []Peer {
+func treadles(path string) []Contender {
 	const memory = "--periodic unix://{directory}/periodic.sock --admin unix://{directory}/admin.sock --data none --pprof on " // a profile makes a Treadle collect
 	tcp, unix := Command{Path: path}, Command{Path: path, Socket: "periodic.sock"}
 	limits, fair := tcp, tcp
@@ -31,7 +31,7 @@ func treadles(path string) []Peer {
 		return s.SetPolicy(ctx, Policy{"retries": new("3"), "concurrency": new("1000")})
 	}
 	fair.prepare = func(ctx context.Context, s *Server) error { return s.SetPolicy(ctx, FairPolicy) }
-	list := []Peer{
+	list := []Contender{
 		variant("treadle", tcp, PeriodicOptions{}, memory),
 		variant("treadle unix", unix, PeriodicOptions{}, memory),
 		variant("treadle 2 loops", tcp, PeriodicOptions{}, memory+"--loops 2"),
@@ -45,7 +45,7 @@ func treadles(path string) []Peer {
 }
 
 // treadlesOnDisk keep a journal.
-func treadlesOnDisk(path, place string) (list []Peer) {
+func treadlesOnDisk(path, place string) (list []Contender) {
 	for _, mode := range []string{"always", "interval", "never"} {
 		list = append(list, variant("treadle "+mode, Command{Path: path, place: place}, PeriodicOptions{}, "--data {directory}/data --sync "+mode))
 	}
@@ -54,20 +54,20 @@ func treadlesOnDisk(path, place string) (list []Peer) {
 }
 
 // withBeanstalk returns a Treadle that serves beanstalkd's protocol alone.
-func withBeanstalk(name string, c Command, more string) Peer {
+func withBeanstalk(name string, c Command, more string) Contender {
 	return serving("beanstalk", newBeanstalkd(), name, c, more)
 }
 
 // withFaktory returns a Treadle that serves Faktory's protocol alone.
-func withFaktory(name string, c Command, more string) Peer {
+func withFaktory(name string, c Command, more string) Contender {
 	return serving("faktory", newFaktory(), name, c, more)
 }
 
 // serving returns a Treadle that serves one protocol, by its setting.
-func serving(setting string, p load.Protocol, name string, c Command, more string) Peer {
+func serving(setting string, p load.Protocol, name string, c Command, more string) Contender {
 	c.Arguments = strings.Fields("serve --" + setting + " tcp://127.0.0.1:{port0} --periodic off --gloom-masters off --gloom-slaves off --dwork off " +
 		"--kts46 off --kts46-json off --http off --admin off " + more)
-	return Peer{Name: name, Path: c.Path, Protocol: p, Start: c.Start}
+	return Contender{Name: name, Path: c.Path, Protocol: p, Start: c.Start}
 }
 
 // Policy is the values of a rule for the queue; nil takes a value out.

@@ -110,9 +110,9 @@ func (c *child) run(kill context.Context) outcome {
 // limit returns the time-out for messages.
 func (c *child) limit() string {
 	if c.jobs {
-		return "its time-out of " + setting.Spell(c.timeout)
+		return "its time-out of " + setting.FormatDuration(c.timeout)
 	}
-	return setting.Spell(c.timeout)
+	return setting.FormatDuration(c.timeout)
 }
 
 // arguments returns the command's arguments and the job's name. It refuses a name that the command could take for an

@@ -101,8 +101,8 @@ type commands struct {
 	Kts46    kts46Cmd      `name:"kts46" help:"Run simulations with the kts46 scheduler."`
 }
 
-// surveys are the commands that look at all others.
-var surveys = []string{"completion", "print"}
+// needAllCommands are the commands that look at all others.
+var needAllCommands = []string{"completion", "print"}
 
 // leadingCommand returns the command that the arguments begin with, after an optional -H ADDR. It returns "" if there
 // is none, or if it needs all commands.
@@ -110,7 +110,7 @@ func leadingCommand(args []string) string {
 	if len(args) > 2 && args[0] == "-H" {
 		args = args[2:]
 	}
-	if len(args) == 0 || slices.Contains(surveys, args[0]) {
+	if len(args) == 0 || slices.Contains(needAllCommands, args[0]) {
 		return ""
 	}
 	return args[0]

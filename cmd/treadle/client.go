@@ -197,7 +197,7 @@ func (r *runCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if r.Wait < 0 {
-		return badUsage("--wait: %s is negative", setting.Spell(r.Wait))
+		return badUsage("--wait: %s is negative", setting.FormatDuration(r.Wait))
 	}
 	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {
 		if err := fits(ctx, server, job); err != nil {
@@ -250,7 +250,7 @@ func (r *runCmd) run(ctx context.Context, server *client.Client, job *client.Job
 	select {
 	case err = <-over:
 	case <-time.After(closePatience):
-		con.say("the data of %q %q goes on %s after its result: it is not waited for any longer", r.Func, r.Name, setting.Spell(closePatience))
+		con.say("the data of %q %q goes on %s after its result: it is not waited for any longer", r.Func, r.Name, setting.FormatDuration(closePatience))
 	}
 	return result, err
 }
@@ -298,10 +298,10 @@ func (r *runCmd) late(server *client.Client, err error) error {
 		return err
 	case q.Workers == 0:
 		return fmt.Errorf("no result of %q %q in %s: no worker serves %q; the job stays queued (treadle work %s -- CMD does it, treadle remove %s %s takes it back)",
-			r.Func, r.Name, setting.Spell(r.Wait), r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
+			r.Func, r.Name, setting.FormatDuration(r.Wait), r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
 	}
 	return fmt.Errorf("no result of %q %q in %s: the job goes on without this command; %q has %s, %d running, and %s",
-		r.Func, r.Name, setting.Spell(r.Wait), r.Func, counted(q.Jobs, "job"), q.Running, counted(q.Workers, "worker"))
+		r.Func, r.Name, setting.FormatDuration(r.Wait), r.Func, counted(q.Jobs, "job"), q.Running, counted(q.Workers, "worker"))
 }
 
 type recvCmd struct {
@@ -325,7 +325,7 @@ func (r *recvCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if r.Wait < 0 {
-		return badUsage("--wait: %s is negative", setting.Spell(r.Wait))
+		return badUsage("--wait: %s is negative", setting.FormatDuration(r.Wait))
 	}
 	if c.Framing == framing2018 {
 		return badUsage("treadle recv needs the framing of today")

@@ -26,7 +26,7 @@ type clockTrial struct {
 
 	client *client.Client
 	worker *client.Worker // of all functions but "kept"
-	hub    *client.Hub
+	hub    *client.HubClient
 	master *client.Master
 	slave  *client.Slave
 	kts    *scheduler

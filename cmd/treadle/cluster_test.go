@@ -57,7 +57,7 @@ const lonely = 200 * time.Millisecond
 // TestClusterKills checks that acknowledged means on a majority's disks. Clients use all three nodes over Periodic, and
 // nodes are killed with SIGKILL: the one that leads, a follower, or both followers and then the leader. Every job with
 // an acknowledged submission is there at the others, unless its removal, drop or completion was under way. A job with
-// an acknowledged removal does not come back. Without the wait of cluster.Lead.Sync the test fails: a leader that is
+// an acknowledged removal does not come back. Without the wait of Leadership.Sync the test fails: a leader that is
 // left alone acknowledges what its followers never see.
 func TestClusterKills(t *testing.T) {
 	t.Parallel()

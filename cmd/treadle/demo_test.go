@@ -45,7 +45,7 @@ func TestDemo(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, q := range all.Queues {
-			if q.Finished > 0 {
+			if q.DoneTotal > 0 {
 				for _, protocol := range q.Protocols {
 					done[protocol] = true
 				}

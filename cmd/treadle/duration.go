@@ -57,11 +57,11 @@ func wholeSeconds(flag string, d time.Duration, most int64) (int64, error) {
 	seconds := int64(d / time.Second)
 	switch {
 	case d < 0:
-		return 0, badUsage("%s: %s is negative", flag, setting.Spell(d))
+		return 0, badUsage("%s: %s is negative", flag, setting.FormatDuration(d))
 	case d%time.Second != 0:
-		return 0, badUsage("%s: %s is no whole number of seconds, in which the protocol counts", flag, setting.Spell(d))
+		return 0, badUsage("%s: %s is no whole number of seconds, in which the protocol counts", flag, setting.FormatDuration(d))
 	case seconds > most:
-		return 0, badUsage("%s: %s is too long: at most %s", flag, setting.Spell(d), setting.Spell(time.Duration(most)*time.Second))
+		return 0, badUsage("%s: %s is too long: at most %s", flag, setting.FormatDuration(d), setting.FormatDuration(time.Duration(most)*time.Second))
 	}
 	return seconds, nil
 }

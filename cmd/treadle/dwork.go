@@ -49,7 +49,7 @@ func (d *dworkCmd) AfterApply(c *cli) error {
 }
 
 // with calls f with a connection to the hub. The context ends with a signal or after replyTimeout.
-func (d *dworkCmd) with(f func(context.Context, *client.Hub) error) error {
+func (d *dworkCmd) with(f func(context.Context, *client.HubClient) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
@@ -93,7 +93,7 @@ func (d *dworkCreateCmd) Run(c *cli) error {
 	if err != nil {
 		return err
 	}
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error { return hub.Create(ctx, task) })
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error { return hub.Create(ctx, task) })
 }
 
 type dworkStealCmd struct {
@@ -111,7 +111,7 @@ func (d *dworkStealCmd) Run(c *cli, con *console) error {
 	if err != nil {
 		return err
 	}
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error {
 		tasks, err := hub.Steal(ctx, host, d.N)
 		switch {
 		case d.Quiet && (errors.Is(err, client.ErrNoTask) || errors.Is(err, client.ErrAllDone)):
@@ -143,7 +143,7 @@ func (d *dworkCompleteCmd) Run(c *cli) error {
 	for _, name := range d.Task {
 		tasks = append(tasks, client.DworkTask{Name: name, Origin: host})
 	}
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error {
 		missing, err := hub.Complete(ctx, host, tasks...)
 		if errors.Is(err, client.ErrNoTask) {
 			return fmt.Errorf("not complete: %s: the hub has no such task assigned, or not to %s", names(missing), host)
@@ -170,7 +170,7 @@ func (d *dworkExitCmd) Run(c *cli) error {
 	if err != nil {
 		return err
 	}
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error {
 		err := hub.Exit(ctx, host)
 		if errors.Is(err, client.ErrNoTask) {
 			return fmt.Errorf("no worker is known as %s", host)
@@ -185,7 +185,7 @@ type dworkReleaseCmd struct {
 
 // Run makes the tasks of all the workers ready again, and fails when the hub does not know one of them.
 func (d *dworkReleaseCmd) Run(c *cli) error {
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error {
 		var unknown []string
 		for _, location := range d.Location {
 			switch err := hub.Exit(ctx, location); {
@@ -214,7 +214,7 @@ func (d *dworkTransferCmd) Run(c *cli) error {
 	if err != nil {
 		return err
 	}
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error {
 		err := hub.Transfer(ctx, host, client.DworkTask{Name: d.Task, Origin: host, After: d.Dep})
 		if errors.Is(err, client.ErrNoTask) {
 			return fmt.Errorf("%s does not hold %q", host, d.Task)
@@ -229,7 +229,7 @@ type dworkLookupCmd struct {
 
 // Run prints the task.
 func (d *dworkLookupCmd) Run(c *cli, con *console) error {
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error {
 		t, err := hub.Lookup(ctx, d.Task)
 		switch {
 		case errors.Is(err, client.ErrNoTask):
@@ -258,7 +258,7 @@ type dworkStatusCmd struct{}
 
 // Run prints the text of the hub's reply.
 func (dworkStatusCmd) Run(c *cli, con *console) error {
-	return c.Dwork.with(func(ctx context.Context, hub *client.Hub) error {
+	return c.Dwork.with(func(ctx context.Context, hub *client.HubClient) error {
 		text, _, err := hub.Status(ctx)
 		if err == nil {
 			fmt.Fprintln(con.out, oneLine(text))

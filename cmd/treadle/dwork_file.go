@@ -87,7 +87,7 @@ func (d *dworkCmd) adding(a adder, f func(context.Context, *adder) error) (err e
 
 // adder sends a file's tasks.
 type adder struct {
-	hub      *client.Hub
+	hub      *client.HubClient
 	origin   string // of every task
 	size     int64
 	progress client.Progress

@@ -12,7 +12,7 @@ import (
 // workers keep their tasks over a restart of the hub.
 type link struct {
 	*dworkWorkers
-	hub *client.Hub // nil: not connected
+	hub *client.HubClient // nil: not connected
 
 	lastFailed bool // the last command failed
 	rest       backoff

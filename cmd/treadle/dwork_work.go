@@ -50,7 +50,7 @@ func (d *dworkWorkCmd) Validate(ctx *kong.Context) (err error) {
 	}
 	switch {
 	case d.Timeout < 0:
-		return fmt.Errorf("--timeout: %s is negative", setting.Spell(d.Timeout))
+		return fmt.Errorf("--timeout: %s is negative", setting.FormatDuration(d.Timeout))
 	case d.Jobs < 1:
 		return fmt.Errorf("-j: %d is below 1", d.Jobs)
 	}

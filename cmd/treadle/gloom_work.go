@@ -58,7 +58,7 @@ func (g *gloomWorkCmd) Validate(ctx *kong.Context) (err error) {
 		return fmt.Errorf("--thread: %d is below 1", g.Thread)
 	}
 	if g.Timeout < 0 {
-		return fmt.Errorf("--timeout: %s is negative", setting.Spell(g.Timeout))
+		return fmt.Errorf("--timeout: %s is negative", setting.FormatDuration(g.Timeout))
 	}
 	return refuseEmpty("TYPE", g.Type)
 }

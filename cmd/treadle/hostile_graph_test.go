@@ -21,7 +21,7 @@ const graphEach = 50_000
 const graphRequest = 25_000
 
 // many makes n tasks that wait for others.
-func (s *attack) many(ctx context.Context, hub *client.Hub, prefix string, n int, after func(i int) []string) {
+func (s *attack) many(ctx context.Context, hub *client.HubClient, prefix string, n int, after func(i int) []string) {
 	s.t.Helper()
 	all := make([]client.DworkTask, 0, n)
 	for i := range n {

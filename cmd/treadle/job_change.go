@@ -13,7 +13,7 @@ import (
 
 // jobChoice are the arguments of a command that changes jobs: their ids, or a filter.
 type jobChoice struct {
-	bulk
+	bulkFlags
 	changeCause
 	Job      []string `arg:"" optional:"" help:"Ids of the jobs, as treadle job list shows them, or the queue and the name of one."`
 	Protocol string   `placeholder:"NAME" help:"Protocol of the job, when jobs of several protocols have its queue and name (default: any)."`

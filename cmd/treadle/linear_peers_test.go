@@ -419,7 +419,7 @@ func (r *linRound) hub(rng *rand.Rand, home string) {
 }
 
 // ask makes one random request.
-func (r *linRound) ask(h *client.Hub, o *linOp, rng *rand.Rand) (answer string, err error) {
+func (r *linRound) ask(h *client.HubClient, o *linOp, rng *rand.Rand) (answer string, err error) {
 	task := func() client.DworkTask {
 		t := client.DworkTask{Name: linTaskName(rng.IntN(linGraphSize)), Origin: "o"}
 		for range max(rng.IntN(5)-2, 0) {

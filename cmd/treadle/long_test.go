@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestLong: the Makefile's LONG names every test that is shorter under -short, and they are in the packages that `make
-// long` tests: `make test` has -short, and what `make long` forgets is run nowhere.
-func TestLong(t *testing.T) {
+// TestLongNamesEveryShortenedTest: the Makefile's LONG names every test that is shorter under -short, and they are in
+// the packages that `make long` tests: `make test` has -short, and what `make long` forgets is run nowhere.
+func TestLongNamesEveryShortenedTest(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

@@ -25,7 +25,7 @@ type filled struct {
 	crc    *client.Client
 	worker *client.Worker
 	master *client.Master
-	hub    *client.Hub
+	hub    *client.HubClient
 	kts    *client.Kts46
 }
 

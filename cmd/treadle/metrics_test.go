@@ -201,8 +201,9 @@ func TestAlertsSay(t *testing.T) {
 	}
 }
 
-// TestBoardIntervals: rates of the board fit the scrape interval, and its panels have numbers and places of their own.
-func TestBoardIntervals(t *testing.T) {
+// TestDashboardIntervals: rates of the board fit the scrape interval, and its panels have numbers and places of their
+// own.
+func TestDashboardIntervals(t *testing.T) {
 	t.Parallel()
 	text, _, _ := treadle(t, "", "print", "grafana")
 	var board struct {

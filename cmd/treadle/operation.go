@@ -14,8 +14,8 @@ import (
 	"treadle/loop/client"
 )
 
-// bulk are the flags of a command that may change many jobs.
-type bulk struct {
+// bulkFlags are the flags of a command that may change many jobs.
+type bulkFlags struct {
 	DryRun bool `help:"Count the jobs, and change none."`
 	Yes    bool `short:"y" help:"Do not ask."`
 	JSON   bool `name:"json" help:"Print JSON, an object on one line."`
@@ -38,7 +38,7 @@ const (
 
 // run counts the jobs of an operation, asks, has the server change them and says what became of them. An interrupt
 // cancels it.
-func (b *bulk) run(ctx context.Context, a *client.Admin, con *console, o operation) error {
+func (b *bulkFlags) run(ctx context.Context, a *client.Admin, con *console, o operation) error {
 	m, err := o.count()
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func many(m *client.JobsMatched) string {
 	return counted(m.Matched, "job")
 }
 
-func (b *bulk) tellCount(con *console, m *client.JobsMatched) error {
+func (b *bulkFlags) tellCount(con *console, m *client.JobsMatched) error {
 	if b.JSON {
 		return writeLines(con.out, []client.JobsMatched{*m})
 	}
@@ -100,7 +100,7 @@ func (b *bulk) tellCount(con *console, m *client.JobsMatched) error {
 }
 
 // tell prints what became of the jobs.
-func (b *bulk) tell(con *console, o client.Operation, done string) error {
+func (b *bulkFlags) tell(con *console, o client.Operation, done string) error {
 	if b.JSON {
 		return writeLines(con.out, []client.Operation{o})
 	}
@@ -112,7 +112,7 @@ func (b *bulk) tell(con *console, o client.Operation, done string) error {
 var errUnconfirmed = errors.New("nothing is changed")
 
 // confirm returns an error unless --yes or the user wants the change. An interrupt ends the question.
-func (b *bulk) confirm(ctx context.Context, con *console, verb string, m *client.JobsMatched) error {
+func (b *bulkFlags) confirm(ctx context.Context, con *console, verb string, m *client.JobsMatched) error {
 	if b.Yes {
 		return nil
 	}

@@ -52,7 +52,7 @@ func unended(q *client.QueueState) int {
 }
 
 type queueEmptyCmd struct {
-	bulk
+	bulkFlags
 	changeCause
 	Queue string `arg:"" help:"Name of the queue."`
 }

@@ -216,7 +216,7 @@ func newLog(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	// JSON keeps numbers for programs; the text has times as the flags do.
 	o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
-			a.Value = slog.StringValue(setting.Spell(a.Value.Duration()))
+			a.Value = slog.StringValue(setting.FormatDuration(a.Value.Duration()))
 		}
 		return a
 	}

@@ -202,7 +202,7 @@ func next(q client.Queue, now time.Time) string {
 	case q.Next <= now.Unix():
 		return "now"
 	case q.Next-now.Unix() < 100*24*3600:
-		return fmt.Sprintf("in %s", setting.Spell(time.Duration(q.Next-now.Unix())*time.Second))
+		return fmt.Sprintf("in %s", setting.FormatDuration(time.Duration(q.Next-now.Unix())*time.Second))
 	}
 	return time.Unix(q.Next, 0).Format(time.DateOnly)
 }

@@ -42,7 +42,7 @@ const rateTime = time.Second
 // Run shows frames until a key or a signal ends it.
 func (t *topCmd) Run(c *cli, con *console) error {
 	if t.Every < minRepeat {
-		return badUsage("--every: %s is too short: at least %s", setting.Spell(t.Every), setting.Spell(minRepeat))
+		return badUsage("--every: %s is too short: at least %s", setting.FormatDuration(t.Every), setting.FormatDuration(minRepeat))
 	}
 	view := &topView{sort: t.Sort, every: t.Every}
 	fetch := func() (o client.Overview, err error) {

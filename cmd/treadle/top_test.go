@@ -251,13 +251,13 @@ func TestTopRates(t *testing.T) {
 	t.Parallel()
 	v := &topView{sort: "submitted"}
 	queue := func(name string, ready int, submitted, done uint64) client.QueueState {
-		q := client.QueueState{Submitted: submitted, Finished: done}
+		q := client.QueueState{SubmittedTotal: submitted, DoneTotal: done}
 		q.Queue, q.Ready = name, ready
 		return q
 	}
 	rest := queue("", 7, 100, 0)
 	first := client.Overview{At: 10_000, Started: 1, Submitted: 1000, Queues: []client.QueueState{queue("a", 1, 10, 5), queue("b", 2, 10, 5)}, Rest: rest, RestQueues: 3}
-	rest.Submitted = 104
+	rest.SubmittedTotal = 104
 	second := client.Overview{At: 12_000, Started: 1, Submitted: 1500, Done: 3, Queues: []client.QueueState{queue("a", 1, 12, 5), queue("b", 2, 110, 6), queue("c", 0, 5, 5)}, Rest: rest, RestQueues: 3}
 	has := func(want string) {
 		t.Helper()

@@ -91,7 +91,7 @@ func (v *topView) text(width, height int) string {
 func (v *topView) serverLines() []string {
 	o, all := &v.last, v.total()
 	first := fmt.Sprintf("treadle  %s  up %s  %s", time.UnixMilli(o.At).Format(time.TimeOnly),
-		setting.Spell(time.Duration((o.At-o.Started)/1000)*time.Second), oneLine(o.Health))
+		setting.FormatDuration(time.Duration((o.At-o.Started)/1000)*time.Second), oneLine(o.Health))
 	if v.paused {
 		first += "  [held]"
 	}
@@ -160,17 +160,17 @@ type queueRow struct {
 
 // row returns the line of a queue. before is the queue at the previous observation, or q itself.
 func (v *topView) row(name string, q, before *client.QueueState) queueRow {
-	r := queueRow{QueueState: *q, name: name, submitted: v.perSecond(before.Submitted, q.Submitted), done: v.perSecond(before.Finished, q.Finished)}
+	r := queueRow{QueueState: *q, name: name, submitted: v.perSecond(before.SubmittedTotal, q.SubmittedTotal), done: v.perSecond(before.DoneTotal, q.DoneTotal)}
 	oldest := "-"
 	if q.Ready > 0 {
-		oldest = setting.Spell(time.Duration(q.Oldest) * time.Second)
+		oldest = setting.FormatDuration(time.Duration(q.Oldest) * time.Second)
 	}
 	r.cells = []string{name}
 	for _, n := range []int{q.Ready, q.Running, q.Delayed, q.Failed} {
 		r.cells = append(r.cells, strconv.Itoa(n))
 	}
 	r.cells = append(r.cells, oldest, strconv.Itoa(q.Workers), strconv.Itoa(q.Busy),
-		v.rate(before.Submitted, q.Submitted), v.rate(before.Finished, q.Finished), dash(q.Paused))
+		v.rate(before.SubmittedTotal, q.SubmittedTotal), v.rate(before.DoneTotal, q.DoneTotal), dash(q.Paused))
 	return r
 }
 

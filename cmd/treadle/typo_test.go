@@ -128,8 +128,8 @@ func TestSpans(t *testing.T) {
 	f := func(text string, want time.Duration, spelled string) {
 		t.Helper()
 		got, err := parseDuration(text)
-		if err != nil || got != want || setting.Spell(got) != spelled {
-			t.Errorf("%q: %v, %v, spelled %s; want %v, %s", text, got, err, setting.Spell(got), want, spelled)
+		if err != nil || got != want || setting.FormatDuration(got) != spelled {
+			t.Errorf("%q: %v, %v, spelled %s; want %v, %s", text, got, err, setting.FormatDuration(got), want, spelled)
 		}
 	}
 	f("0", 0, "0s")

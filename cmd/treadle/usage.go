@@ -91,7 +91,7 @@ func plainly(err *kong.ParseError) error {
 		return fmt.Errorf("%s needs a value%s", name, want)
 	case negative.MatchString(got) && !signed:
 		if d, err := parseDuration(got); err == nil && span {
-			got = setting.Spell(d)
+			got = setting.FormatDuration(d)
 		}
 		return fmt.Errorf("--%s: %s is negative", flag, got)
 	case negative.MatchString(got):

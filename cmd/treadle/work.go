@@ -65,7 +65,7 @@ func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 		return err
 	}
 	if w.Timeout != ownTimeout && w.Timeout < 0 {
-		return fmt.Errorf("--timeout: %s is negative; -1s is the job's own time-out", setting.Spell(w.Timeout))
+		return fmt.Errorf("--timeout: %s is negative; -1s is the job's own time-out", setting.FormatDuration(w.Timeout))
 	}
 	if _, err := wholeSeconds("--retry-secs", w.RetryAfter, 1<<40); err != nil {
 		return err
@@ -170,16 +170,16 @@ func (w *workerPool) announce(t serverLimits) {
 	var text string
 	switch {
 	case w.Timeout == ownTimeout && t.timeout > 0:
-		text = fmt.Sprintf("a command may take %s, unless its job says otherwise, and is then killed", setting.Spell(t.timeout))
+		text = fmt.Sprintf("a command may take %s, unless its job says otherwise, and is then killed", setting.FormatDuration(t.timeout))
 	case w.Timeout == ownTimeout:
 		text = "a command may take as long as its job says, if it does"
 	case w.Timeout == 0:
 		text = "a command may take as long as it likes"
 	default:
-		text = fmt.Sprintf("a command may take %s (--timeout), and is then killed", setting.Spell(w.Timeout))
+		text = fmt.Sprintf("a command may take %s (--timeout), and is then killed", setting.FormatDuration(w.Timeout))
 	}
 	w.say("waiting for jobs of %q at %s; %s", w.Func, w.current.Address(), text)
 	if w.Timeout != ownTimeout && t.timeout > 0 && (w.Timeout == 0 || w.Timeout > t.timeout) {
-		w.say("a job that takes longer than the server's %s, or its own time-out, is handed out again meanwhile, and its result does not count: submit it with a longer --timeout, or treadle config set timeout", setting.Spell(t.timeout))
+		w.say("a job that takes longer than the server's %s, or its own time-out, is handed out again meanwhile, and its result does not count: submit it with a longer --timeout, or treadle config set timeout", setting.FormatDuration(t.timeout))
 	}
 }

@@ -252,7 +252,7 @@ func (w *workerPool) do(kill context.Context, worker *client.Worker, t serverLim
 		err = worker.Done(ctx, a, result.data)
 	}
 	if given > 0 && took > given+loop.Defaults().Periodic.Grace && limit != given && !w.Broadcast {
-		w.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), setting.Spell(given))
+		w.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), setting.FormatDuration(given))
 	}
 	w.unreported(err)
 	return done

@@ -60,7 +60,7 @@ type Attempt struct {
 type PolicyChange struct {
 	Pattern string             `json:"pattern"`
 	Values  map[string]*string `json:"values"`
-	Cause
+	RequestedBy
 }
 
 // FailureCauses is the answer to GET /api/v1/jobs/causes: failed jobs by queue and cause, the largest group first.
@@ -103,7 +103,7 @@ type CronEntry struct {
 type CronAdd struct {
 	CronEntry
 	Replace bool `json:"replace,omitempty"`
-	Cause
+	RequestedBy
 }
 
 // CronStatus is an entry and what it has done.
@@ -125,10 +125,10 @@ type CronEntries struct {
 	Entries []CronStatus `json:"entries"`
 }
 
-// CronPause names an entry to pause, resume, run or remove.
-type CronPause struct {
+// CronChange names an entry to pause, resume, run or remove.
+type CronChange struct {
 	Entry string `json:"entry"`
-	Cause
+	RequestedBy
 }
 
 // CronRun is what became of a run by hand.

@@ -17,7 +17,7 @@ type JobsChange struct {
 	Delay      *Duration `json:"delay,omitempty"`
 	To         string    `json:"to,omitempty"` // of VerbMove: a queue
 	ToBytes    []byte    `json:"to_b64,omitempty"`
-	Cause
+	RequestedBy
 }
 
 // The verbs of a JobsChange.
@@ -59,11 +59,11 @@ type OperationStarted struct {
 // Cancel names an operation to cancel.
 type Cancel struct {
 	Operation string `json:"operation"`
-	Cause
+	RequestedBy
 }
 
-// Cause is who asks for a change, and why, for the audit.
-type Cause struct {
+// RequestedBy is who asks for a change, and why, for the audit.
+type RequestedBy struct {
 	By  string `json:"by,omitempty"`  // the name of a person or a program
 	Why string `json:"why,omitempty"` // the reason
 }
@@ -103,7 +103,7 @@ type QueueChange struct {
 	QueueBytes []byte `json:"queue_b64,omitempty"`
 	What       string `json:"what,omitempty"`    // pause: hand-out, the default, submits or both
 	DryRun     bool   `json:"dry_run,omitempty"` // empty: count the jobs, remove none
-	Cause
+	RequestedBy
 }
 
 // AuditRecord is a change that was made through the API.

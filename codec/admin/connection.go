@@ -27,11 +27,11 @@ type Connections struct {
 type Quiet struct {
 	ID  string `json:"id"`
 	End bool   `json:"end,omitempty"` // the worker is asked to end, too
-	Cause
+	RequestedBy
 }
 
 // Close names a connection to close.
 type Close struct {
 	ID string `json:"id"`
-	Cause
+	RequestedBy
 }

@@ -70,12 +70,12 @@ type Queue struct {
 
 	// Counted reports whether the server counts what happens to the jobs of the queue, see --metrics-max-queues. The
 	// totals count from then on. Without it they are 0, and there are no rates and protocols.
-	Counted   bool     `json:"counted"`
-	Submitted uint64   `json:"submitted_total"`
-	Finished  uint64   `json:"done_total"`
-	GivenUp   uint64   `json:"failed_total"` // for good
-	Rates     *Rates   `json:"rates,omitempty"`
-	Protocols []string `json:"protocols,omitempty"` // by which its jobs have come
+	Counted        bool     `json:"counted"`
+	SubmittedTotal uint64   `json:"submitted_total"`
+	DoneTotal      uint64   `json:"done_total"`
+	FailedTotal    uint64   `json:"failed_total"` // for good
+	Rates          *Rates   `json:"rates,omitempty"`
+	Protocols      []string `json:"protocols,omitempty"` // by which its jobs have come
 }
 
 // Rates are jobs a second, over the last five seconds.

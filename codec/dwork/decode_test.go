@@ -262,8 +262,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// TestBreak leaves each range after the first.
-func TestBreak(t *testing.T) {
+// TestRangesLeftEarly leaves each range after the first.
+func TestRangesLeftEarly(t *testing.T) {
 	var q Query
 	if err := q.parse(text(t, everything), maxFields); err != nil {
 		t.Fatal(err)

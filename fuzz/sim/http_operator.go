@@ -71,7 +71,7 @@ func (s *Simulator) checkConnections() {
 
 // request returns a change as the API has it, without the jobs.
 func (s *Simulator) request(c *jobChange) *admin.JobsChange {
-	r := &admin.JobsChange{Verb: c.verb, Cause: admin.Cause{By: "ana"}}
+	r := &admin.JobsChange{Verb: c.verb, RequestedBy: admin.RequestedBy{By: "ana"}}
 	switch c.verb {
 	case admin.VerbPriority:
 		r.Priority = &c.priority

@@ -46,7 +46,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 	r.Filter = fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue])
 	if call.body = s.httpBody(r); c.verb == admin.VerbRemove && s.rng.IntN(2) == 0 {
 		o.queue, o.spare = spareQueue, true // it has Periodic jobs alone
-		call = s.operatorCall("/api/v1/queues/empty", &admin.QueueChange{Queue: s.ledger.queues[o.queue], Cause: admin.Cause{By: "ana"}})
+		call = s.operatorCall("/api/v1/queues/empty", &admin.QueueChange{Queue: s.ledger.queues[o.queue], RequestedBy: admin.RequestedBy{By: "ana"}})
 	}
 	if c.verb == admin.VerbMove && c.to == o.queue {
 		return

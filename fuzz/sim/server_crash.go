@@ -97,14 +97,14 @@ func (s *Simulator) abandon() {
 	}
 }
 
-// ending is how a server's process ends.
-type ending string
+// processEnd is how a server's process ends.
+type processEnd string
 
 const (
-	endsInSync   ending = "in the middle of a sync"
-	endsByFault  ending = "by a fault of the disk"
-	endsWorn     ending = "by a fault after much writing"
-	endsSuddenly ending = "at rest"
+	endsInSync   processEnd = "in the middle of a sync"
+	endsByFault  processEnd = "by a fault of the disk"
+	endsWorn     processEnd = "by a fault after much writing"
+	endsSuddenly processEnd = "at rest"
 )
 
 // endings has endsInSync twice: one row of its whole weight in the place of the first would change the play of each

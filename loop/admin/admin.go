@@ -134,7 +134,7 @@ func (o *Options) Check() error {
 	return protocol.CheckAddresses(Setting, &o.Listen, protocol.NoTLS("the operators' interface is for this machine: use unix://, and --http tls://host:port for the API over TLS"))
 }
 
-// API is the HTTP API of one server. It implements protocol.Service and protocol.Restorer.
+// API is the HTTP API of one server. It implements protocol.Service and protocol.SettingsRestorer.
 type API struct {
 	host    Host
 	o       Options
@@ -148,7 +148,7 @@ type API struct {
 	results    memoryBudget  // for the ends of waits
 	closed     chan struct{} // ends all that wait
 	operations operations
-	rings      historyRings // what happened lately
+	rings      sharedHistory // what happened lately
 	audited    auditLog
 	incoming   web.Transfers // bodies that are being read
 	outgoing   web.Transfers // answers that are being sent
@@ -170,7 +170,7 @@ func New(host Host, o Options) (*API, error) {
 	api.results.max = int64(host.Limits().MaxUnsent)
 	table, err := api.mergedPolicies()
 	if err == nil {
-		err = table.CheckKeys()
+		err = table.CheckJobKeys()
 	}
 	if err != nil {
 		return api, err
@@ -191,7 +191,7 @@ func (api *API) mergedPolicies() (*sched.Policies, error) {
 // Name implements protocol.Protocol.
 func (api *API) Name() string { return Name }
 
-// Restore implements protocol.Restorer.
+// Restore implements protocol.SettingsRestorer.
 func (api *API) Restore(key string, value []byte) error {
 	if entry, ok := strings.CutPrefix(key, cronPrefix); ok {
 		return api.restoreCron(entry, value)
@@ -226,7 +226,7 @@ func (api *API) Begin() error {
 	if err != nil {
 		return err
 	}
-	if err := table.CheckKeys(); err != nil { // a later file may lack what a rule of the run time needs
+	if err := table.CheckJobKeys(); err != nil { // a later file may lack what a rule of the run time needs
 		api.host.Log().Warn("a rule for keys is without effect", "error", err)
 	}
 	if len(table.Rules()) > 0 {
@@ -308,7 +308,7 @@ func (api *API) Close() {
 // changePolicy changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
 func (api *API) changePolicy(c *codec.PolicyChange) (changed bool, err error) {
 	for _, key := range slices.Sorted(maps.Keys(c.Values)) {
-		if err := sched.CheckPolicyKey(c.Pattern, key); err != nil {
+		if err := sched.CheckPolicySetting(c.Pattern, key); err != nil {
 			return false, &badRequest{err}
 		}
 	}
@@ -340,8 +340,8 @@ func (api *API) changePolicy(c *codec.PolicyChange) (changed bool, err error) {
 		delete(api.rules, c.Pattern)
 	}
 	table, err := api.mergedPolicies()
-	if err == nil && api.table.CheckKeys() == nil { // an earlier rule may be at fault, which must not prevent a pause
-		err = table.CheckKeys()
+	if err == nil && api.table.CheckJobKeys() == nil { // an earlier rule may be at fault, which must not prevent a pause
+		err = table.CheckJobKeys()
 	}
 	if err != nil {
 		if delete(api.rules, c.Pattern); known {

@@ -159,7 +159,7 @@ func (api *API) putCron(before, after *cronEntry) (err error) {
 }
 
 // removeCron removes an entry of the run time. One of the file with its name comes in its place.
-func (api *API) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+func (api *API) removeCron(c *cronEntry, _ *codec.CronChange) (any, error) {
 	if c.source == sched.FromFile {
 		return nil, &badRequest{fmt.Errorf("the configuration file has the cron entry %q: take it out there, or pause it", c.Name)}
 	}
@@ -176,14 +176,14 @@ func (api *API) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
 	return struct{}{}, nil
 }
 
-func (api *API) runCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+func (api *API) runCron(c *cronEntry, _ *codec.CronChange) (any, error) {
 	sink := api.host.NewSink()
 	run, err := api.host.Sched().RunCron(api.host.Now(), c.sched.Queue, c.Name, sink)
 	sink.Wake()
 	return &codec.CronRun{Outcome: run.Outcome.String(), Text: run.Text}, err
 }
 
-func (api *API) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
+func (api *API) pauseCron(c *cronEntry, p *codec.CronChange) (any, error) {
 	if err := api.host.Sched().PauseCron(c.sched.Queue, c.Name, p.By, p.Why); err != nil {
 		return nil, &badRequest{err}
 	}
@@ -191,7 +191,7 @@ func (api *API) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
 	return struct{}{}, nil
 }
 
-func (api *API) resumeCron(c *cronEntry, p *codec.CronPause) (any, error) {
+func (api *API) resumeCron(c *cronEntry, p *codec.CronChange) (any, error) {
 	api.host.Log().Info("a cron entry is resumed", "entry", c.Name)
 	return struct{}{}, api.host.Sched().ResumeCron(api.host.Now(), c.sched.Queue, c.Name)
 }
@@ -297,9 +297,9 @@ func (api *API) postCron(r *http.Request) (any, error) {
 }
 
 // cronVerb applies verb to the entry that a request names, and answers when the journal has the change.
-func (api *API) cronVerb(verb func(*API, *cronEntry, *codec.CronPause) (any, error)) func(*http.Request) (any, error) {
+func (api *API) cronVerb(verb func(*API, *cronEntry, *codec.CronChange) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		var p codec.CronPause
+		var p codec.CronChange
 		if err := decodeBody(r, &p); err != nil {
 			return nil, err
 		}
@@ -313,7 +313,7 @@ func (api *API) cronVerb(verb func(*API, *cronEntry, *codec.CronPause) (any, err
 	}
 }
 
-func (api *API) changeCron(verb func(*API, *cronEntry, *codec.CronPause) (any, error), p *codec.CronPause) (any, error) {
+func (api *API) changeCron(verb func(*API, *cronEntry, *codec.CronChange) (any, error), p *codec.CronChange) (any, error) {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	c := api.cron[p.Entry]

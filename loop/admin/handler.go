@@ -171,10 +171,10 @@ func (api *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, d
 // about the server itself.
 var ownerOnly = []string{"/api/v1/reload", "/api/v1/backup"}
 
-// Pages implements protocol.Pager.
-func (api *API) Pages() []web.Page {
+// Routes implements protocol.RouteProvider.
+func (api *API) Routes() []web.Route {
 	handler := api.Handler()
-	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: handler.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
+	return []web.Route{{Pattern: "/api/v1/", Long: true, Handler: handler.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
 		err := CheckCaller(r)
 		if err != nil {
 			if errors.Is(err, errElsewhere) {

@@ -202,7 +202,7 @@ func reports(verb, id, means string, one any) request {
 }
 
 func cronVerb(verb, id, means string, answer any) request {
-	return request{"POST /api/v1/cron/" + verb, id, means, nil, asJSON(codec.CronPause{}), asJSON(answer), []int{http.StatusNotFound}}
+	return request{"POST /api/v1/cron/" + verb, id, means, nil, asJSON(codec.CronChange{}), asJSON(answer), []int{http.StatusNotFound}}
 }
 
 // refusals are the statuses of errors, in order, and when each is answered.

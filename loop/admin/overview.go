@@ -24,7 +24,7 @@ func (api *API) getOverview(r *http.Request) (any, error) {
 	o := &codec.Overview{
 		At: now.Wall, Started: health.Started, Version: health.Version, Ready: health.Ready, Health: health.Text, Cluster: health.Cluster,
 		Disbatch:  api.o.Disbatch != nil,
-		Submitted: stats.Submitted, Done: stats.Done, Failed: stats.Fails + stats.TimedOut + stats.Abandoned, Rates: api.rates("", true),
+		Submitted: stats.Submitted, Done: stats.Done, Failed: stats.RunsFailed + stats.TimedOut + stats.Abandoned, Rates: api.rates("", true),
 		Memory: health.Memory, MemoryLimit: health.MemoryLimit, Connections: []codec.ProtocolConnections{}, Queues: []codec.Queue{},
 	}
 	if j := health.Journal; j != nil {

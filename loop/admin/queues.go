@@ -101,11 +101,11 @@ func (api *API) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Polici
 func (api *API) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
 	q := codec.Queue{
 		Workers: s.Workers, Busy: s.Busy, Ready: s.Ready, Delayed: s.Delayed, Running: s.Running, Locked: s.Parked, Waiting: s.Waiting,
-		Failed: s.Failed, Done: s.Done, Counted: s.Counted, Finished: s.Tally.Ended[sched.EndingDone],
-		GivenUp: s.Tally.Ended[sched.EndingFailed] + s.Tally.Ended[sched.EndingTimedOut],
+		Failed: s.Failed, Done: s.Done, Counted: s.Counted, DoneTotal: s.Tally.Ended[sched.EndDone],
+		FailedTotal: s.Tally.Ended[sched.EndFailed] + s.Tally.Ended[sched.EndTimedOut],
 	}
 	for space, n := range s.Tally.Submitted {
-		if q.Submitted += n; n > 0 && !slices.Contains(q.Protocols, api.host.Spaces()[space].Protocol) {
+		if q.SubmittedTotal += n; n > 0 && !slices.Contains(q.Protocols, api.host.Spaces()[space].Protocol) {
 			q.Protocols = append(q.Protocols, api.host.Spaces()[space].Protocol)
 		}
 	}

@@ -161,14 +161,14 @@ func (r *doneReport) carryOut(c *reportCall) error {
 		return err
 	}
 	var space sched.Space
-	err = c.api.host.Sched().ViewGranted(c.token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
+	err = c.api.host.Sched().ViewLeased(c.token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
 	if err != nil {
 		return err
 	}
 	if convert := c.api.host.Spaces()[space].FromResult; convert != nil {
 		result = convert(nil, result)
 	}
-	return c.api.host.Sched().FinishGranted(c.now, c.token, result, c.sink)
+	return c.api.host.Sched().FinishLeased(c.now, c.token, result, c.sink)
 }
 
 func (r *failReport) carryOut(c *reportCall) error {
@@ -176,11 +176,11 @@ func (r *failReport) carryOut(c *reportCall) error {
 	if r.Delay != nil {
 		delay = time.Duration(*r.Delay).Milliseconds()
 	}
-	return c.api.host.Sched().FailGranted(c.now, c.token, []byte(r.Error), delay, c.sink)
+	return c.api.host.Sched().FailLeased(c.now, c.token, []byte(r.Error), delay, c.sink)
 }
 
 func (r *releaseReport) carryOut(c *reportCall) error {
-	return c.api.host.Sched().ReleaseGranted(c.now, c.token, c.sink)
+	return c.api.host.Sched().ReleaseLeased(c.now, c.token, c.sink)
 }
 
 func (r *extendReport) carryOut(c *reportCall) error {
@@ -188,7 +188,7 @@ func (r *extendReport) carryOut(c *reportCall) error {
 	if err != nil {
 		return err
 	}
-	c.answer.Until, err = c.api.host.Sched().ExtendGranted(c.now, c.token, length)
+	c.answer.Until, err = c.api.host.Sched().ExtendLease(c.now, c.token, length)
 	return err
 }
 
@@ -197,7 +197,7 @@ func (r *progressReport) carryOut(c *reportCall) error {
 	if err != nil {
 		return err
 	}
-	wait, err := c.api.host.Sched().PublishGranted(c.token, data, c.sink)
+	wait, err := c.api.host.Sched().PublishLeased(c.token, data, c.sink)
 	c.answer.Wait = c.answer.Wait || wait
 	return err
 }

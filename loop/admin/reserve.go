@@ -261,7 +261,7 @@ const jobText = 192
 func (l *leased) unsent() {
 	sink := l.api.host.NewSink()
 	for _, t := range l.tokens {
-		_ = l.api.host.Sched().ReleaseGranted(l.api.host.Now(), t, sink) // one that has ended is no loss
+		_ = l.api.host.Sched().ReleaseLeased(l.api.host.Now(), t, sink) // one that has ended is no loss
 	}
 	sink.Wake()
 	l.api.host.FlushLater()

@@ -69,8 +69,8 @@ func (api *API) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry) er
 // mergedFile returns the rules and cron entries of the file and the run time together, and checks them.
 func (api *API) mergedFile() (*sched.Policies, map[string]*cronEntry, error) {
 	table, err := api.mergedPolicies()
-	if err == nil && api.table.CheckKeys() == nil { // else an earlier rule is to blame
-		err = table.CheckKeys()
+	if err == nil && api.table.CheckJobKeys() == nil { // else an earlier rule is to blame
+		err = table.CheckJobKeys()
 	}
 	if err != nil {
 		return nil, nil, err

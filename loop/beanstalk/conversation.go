@@ -61,7 +61,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			return n, nil // Consume is called with the same request
 		}
 		n += k
-		c.s.Loop.Frames[c.s.Protocol]++
+		c.s.Loop.Frames[c.s.ProtocolID]++
 		if c.s.FlushLarge() {
 			break
 		}

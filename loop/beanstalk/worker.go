@@ -232,7 +232,7 @@ func (c *conversation) giveBack(id uint64, verb func(run sched.Run) error, reply
 func (c *conversation) release(r *codec.Request) {
 	loop := c.s.Loop
 	c.giveBack(r.ID, func(run sched.Run) error {
-		return c.p.sched.Return(loop.Now, c.s.Peer(), run, toPriority(r.Priority), int64(r.Delay)*1000, loop.Sink)
+		return c.p.sched.Release(loop.Now, c.s.Peer(), run, toPriority(r.Priority), int64(r.Delay)*1000, loop.Sink)
 	}, codec.Released)
 }
 
@@ -245,7 +245,7 @@ func (c *conversation) bury(r *codec.Request) {
 
 func (c *conversation) touch(id uint64) {
 	h := c.held.find(id)
-	if h == nil || !h.broadcast && c.p.sched.Renew(c.s.Loop.Now, c.s.Peer(), h.run) != nil {
+	if h == nil || !h.broadcast && c.p.sched.Touch(c.s.Loop.Now, c.s.Peer(), h.run) != nil {
 		c.replyWord(codec.NotFound)
 		return
 	}

@@ -150,12 +150,12 @@ func (a *Admin) Policy(ctx context.Context, queue string) (t admin.Table, err er
 
 // SetPolicy changes the run-time rule of a pattern and returns it; a value of nil takes its key out.
 func (a *Admin) SetPolicy(ctx context.Context, pattern string, values map[string]*string) (r admin.Rule, err error) {
-	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.PolicyChange{Pattern: pattern, Values: values, Cause: a.cause("")}, &r)
+	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.PolicyChange{Pattern: pattern, Values: values, RequestedBy: a.cause("")}, &r)
 	return r, err
 }
 
 // cause is why a change is asked for, and by whom.
-func (a *Admin) cause(why string) admin.Cause { return admin.Cause{By: a.By, Why: why} }
+func (a *Admin) cause(why string) admin.RequestedBy { return admin.RequestedBy{By: a.By, Why: why} }
 
 // Queues returns a page of the queues with names that begin with prefix, by name. after is the Next of the page before,
 // or empty.
@@ -175,12 +175,12 @@ func (a *Admin) Connections(ctx context.Context, protocol, after string, limit i
 
 // QuietConnection asks the worker of a connection to take no more jobs, and with end to end its process, too.
 func (a *Admin) QuietConnection(ctx context.Context, id string, end bool) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/connections/quiet", &admin.Quiet{ID: id, End: end, Cause: a.cause("")}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/connections/quiet", &admin.Quiet{ID: id, End: end, RequestedBy: a.cause("")}, new(struct{}))
 }
 
 // CloseConnection closes a connection of the server.
 func (a *Admin) CloseConnection(ctx context.Context, id string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/connections/close", &admin.Close{ID: id, Cause: a.cause("")}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/connections/close", &admin.Close{ID: id, RequestedBy: a.cause("")}, new(struct{}))
 }
 
 // Queue returns one queue. The name may have any bytes.
@@ -220,7 +220,7 @@ func (a *Admin) CronEntry(ctx context.Context, name string, n int) (s CronStatus
 
 // AddCron adds an entry and returns it. An entry of its name is replaced or, without replace, refuses it.
 func (a *Admin) AddCron(ctx context.Context, e CronEntry, replace bool) (s CronStatus, err error) {
-	return a.oneCron(ctx, http.MethodPost, "/api/v1/cron", &admin.CronAdd{CronEntry: e, Replace: replace, Cause: a.cause("")})
+	return a.oneCron(ctx, http.MethodPost, "/api/v1/cron", &admin.CronAdd{CronEntry: e, Replace: replace, RequestedBy: a.cause("")})
 }
 
 func (a *Admin) oneCron(ctx context.Context, method, path string, ask any) (s CronStatus, err error) {
@@ -236,23 +236,23 @@ func (a *Admin) oneCron(ctx context.Context, method, path string, ask any) (s Cr
 
 // RemoveCron removes an entry.
 func (a *Admin) RemoveCron(ctx context.Context, name string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/cron/remove", &admin.CronPause{Entry: name, Cause: a.cause("")}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/remove", &admin.CronChange{Entry: name, RequestedBy: a.cause("")}, new(struct{}))
 }
 
 // RunCron submits the job of an entry now.
 func (a *Admin) RunCron(ctx context.Context, name string) (r admin.CronRun, err error) {
-	err = a.call(ctx, http.MethodPost, "/api/v1/cron/run", &admin.CronPause{Entry: name, Cause: a.cause("")}, &r)
+	err = a.call(ctx, http.MethodPost, "/api/v1/cron/run", &admin.CronChange{Entry: name, RequestedBy: a.cause("")}, &r)
 	return r, err
 }
 
 // PauseCron leaves out the times of an entry.
 func (a *Admin) PauseCron(ctx context.Context, name, why string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/cron/pause", &admin.CronPause{Entry: name, Cause: a.cause(why)}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/pause", &admin.CronChange{Entry: name, RequestedBy: a.cause(why)}, new(struct{}))
 }
 
 // ResumeCron ends a pause.
 func (a *Admin) ResumeCron(ctx context.Context, name string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/cron/resume", &admin.CronPause{Entry: name, Cause: a.cause("")}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/resume", &admin.CronChange{Entry: name, RequestedBy: a.cause("")}, new(struct{}))
 }
 
 // Settings returns the settings of the server.

@@ -83,7 +83,7 @@ func (a *Admin) Operation(ctx context.Context, id string) (Operation, error) {
 
 // CancelOperation has an operation end early: what it has changed stays changed.
 func (a *Admin) CancelOperation(ctx context.Context, id string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/operations/cancel", &admin.Cancel{Operation: id, Cause: a.cause("")}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/operations/cancel", &admin.Cancel{Operation: id, RequestedBy: a.cause("")}, new(struct{}))
 }
 
 // PauseQueue pauses a queue, or those of a pattern: what is hand-out, submits or both. It returns the rule.
@@ -120,7 +120,7 @@ func (a *Admin) EmptyQueue(ctx context.Context, queue, why string) (id string, e
 
 // queueChange is a change of a queue whose name is UTF-8.
 func (a *Admin) queueChange(queue, what, why string) *admin.QueueChange {
-	return &admin.QueueChange{Queue: queue, What: what, Cause: a.cause(why)}
+	return &admin.QueueChange{Queue: queue, What: what, RequestedBy: a.cause(why)}
 }
 
 // Audit returns a page of the changes through the API, the newest first. after is the Next of the page before, or

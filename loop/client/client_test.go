@@ -244,9 +244,9 @@ func TestShutdown(t *testing.T) {
 	f("refused", func(p *peer) { p.reply("000000010c"); p.reply("000000020a"); p.drain() }, ErrRefused)
 }
 
-// TestDetails checks the additional counts of a Treadle, also without functions. A number is the
+// TestStatusDetails checks the additional counts of a Treadle, also without functions. A number is the
 // reply of a server that does not know the key: an older Treadle, or another server.
-func TestDetails(t *testing.T) {
+func TestStatusDetails(t *testing.T) {
 	ask := func(p *peer, id int, key, answer string) {
 		p.wantRequest(fmt.Sprintf("%08x16%02x%x", id, len(key), key))
 		p.reply(fmt.Sprintf("%08x", id) + answer)

@@ -35,8 +35,8 @@ type DworkInfo struct {
 	Location string // the worker that holds the task
 }
 
-// Hub is a client of the dwork protocol. One goroutine at a time may use it.
-type Hub struct {
+// HubClient is a client of the dwork protocol. One goroutine at a time may use it.
+type HubClient struct {
 	conn *zmq.Client
 	out  []byte
 	part []byte
@@ -48,7 +48,7 @@ const hubSetting = "-H or TREADLE_DWORK"
 
 // DialHub connects to the hub at an address as Dial does. Connecting takes at most 10 s, or less by
 // ctx. After DialHub the connection does not depend on ctx.
-func DialHub(ctx context.Context, address string) (*Hub, error) {
+func DialHub(ctx context.Context, address string) (*HubClient, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	nc, name, err := connectTo(ctx, address, hubSetting)
@@ -62,14 +62,14 @@ func DialHub(ctx context.Context, address string) (*Hub, error) {
 		}
 		return nil, newPeerError(name, hubSetting, err)
 	}
-	return &Hub{conn: c}, nil
+	return &HubClient{conn: c}, nil
 }
 
 // Close closes the connection.
-func (h *Hub) Close() { _ = h.conn.Close() } // nothing is left to send
+func (h *HubClient) Close() { _ = h.conn.Close() } // nothing is left to send
 
 // ask sends the request in h.out and decodes the reply into h.q.
-func (h *Hub) ask(ctx context.Context) error {
+func (h *HubClient) ask(ctx context.Context) error {
 	reply, err := h.conn.Request(ctx, h.out)
 	if err != nil {
 		return mapEOF(simplify(err))
@@ -88,9 +88,9 @@ func (h *Hub) ask(ctx context.Context) error {
 	return nil
 }
 
-func (h *Hub) begin(t dwork.Type) { h.out = dwork.AppendType(h.out[:0], t) }
+func (h *HubClient) begin(t dwork.Type) { h.out = dwork.AppendType(h.out[:0], t) }
 
-func (h *Hub) tasks(tasks []DworkTask) {
+func (h *HubClient) tasks(tasks []DworkTask) {
 	for _, t := range tasks {
 		h.part = h.part[:0]
 		for _, name := range t.After {
@@ -101,14 +101,14 @@ func (h *Hub) tasks(tasks []DworkTask) {
 }
 
 // Create adds tasks, or adds dependencies to existing ones: all of them or none.
-func (h *Hub) Create(ctx context.Context, tasks ...DworkTask) error {
+func (h *HubClient) Create(ctx context.Context, tasks ...DworkTask) error {
 	h.begin(dwork.Create)
 	h.tasks(tasks)
 	return h.ask(ctx)
 }
 
 // Steal asks for up to n ready tasks. ErrNoTask: none is ready. ErrAllDone: none is left.
-func (h *Hub) Steal(ctx context.Context, location string, n int32) ([]DworkTask, error) {
+func (h *HubClient) Steal(ctx context.Context, location string, n int32) ([]DworkTask, error) {
 	h.begin(dwork.Steal)
 	h.out = dwork.AppendN(h.out, n)
 	h.out = dwork.AppendLocation(h.out, []byte(location))
@@ -119,7 +119,7 @@ func (h *Hub) Steal(ctx context.Context, location string, n int32) ([]DworkTask,
 }
 
 // replyTasks copies the reply's tasks.
-func (h *Hub) replyTasks() []DworkTask {
+func (h *HubClient) replyTasks() []DworkTask {
 	all := make([]DworkTask, 0, h.q.Count)
 	for t := range h.q.Tasks {
 		all = append(all, DworkTask{Name: string(t.Name), Origin: string(t.Origin)})
@@ -129,7 +129,7 @@ func (h *Hub) replyTasks() []DworkTask {
 
 // Complete reports tasks as done. With ErrNoTask it returns the tasks that no worker holds or, on a
 // strict hub, that location does not hold; the other tasks are done.
-func (h *Hub) Complete(ctx context.Context, location string, tasks ...DworkTask) (missing []DworkTask, err error) {
+func (h *HubClient) Complete(ctx context.Context, location string, tasks ...DworkTask) (missing []DworkTask, err error) {
 	h.begin(dwork.Complete)
 	h.tasks(tasks)
 	h.out = dwork.AppendLocation(h.out, []byte(location))
@@ -141,7 +141,7 @@ func (h *Hub) Complete(ctx context.Context, location string, tasks ...DworkTask)
 
 // Transfer gives tasks back, with more dependencies. ErrNoTask: location does not hold one of them,
 // and nothing changes.
-func (h *Hub) Transfer(ctx context.Context, location string, tasks ...DworkTask) error {
+func (h *HubClient) Transfer(ctx context.Context, location string, tasks ...DworkTask) error {
 	h.begin(dwork.Transfer)
 	h.tasks(tasks)
 	h.out = dwork.AppendLocation(h.out, []byte(location))
@@ -149,14 +149,14 @@ func (h *Hub) Transfer(ctx context.Context, location string, tasks ...DworkTask)
 }
 
 // Exit makes all tasks of a location ready again. ErrNoTask: the location is unknown.
-func (h *Hub) Exit(ctx context.Context, location string) error {
+func (h *HubClient) Exit(ctx context.Context, location string) error {
 	h.begin(dwork.Exit)
 	h.out = dwork.AppendLocation(h.out, []byte(location))
 	return h.ask(ctx)
 }
 
 // Lookup returns a task.
-func (h *Hub) Lookup(ctx context.Context, name string) (info DworkInfo, err error) {
+func (h *HubClient) Lookup(ctx context.Context, name string) (info DworkInfo, err error) {
 	h.begin(dwork.Lookup)
 	h.out = dwork.AppendName(h.out, []byte(name))
 	if err := h.ask(ctx); err != nil {
@@ -179,7 +179,7 @@ func (h *Hub) Lookup(ctx context.Context, name string) (info DworkInfo, err erro
 }
 
 // Status returns the hub's status text and the number of ready tasks.
-func (h *Hub) Status(ctx context.Context) (text string, ready int, err error) {
+func (h *HubClient) Status(ctx context.Context) (text string, ready int, err error) {
 	h.begin(dwork.OK)
 	if err := h.ask(ctx); err != nil {
 		return "", 0, err

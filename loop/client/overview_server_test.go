@@ -24,16 +24,16 @@ func TestOverview(t *testing.T) {
 		t.Fatalf("%d queues, and %d in the rest", len(v.Queues), v.RestQueues)
 	}
 	for i, want := range []client.QueueState{
-		{Queue: "b", Ready: 2, Delayed: 1, Paused: "hand-out", PausedWhy: "moving", Submitted: 3},
-		{Queue: "a", Ready: 1, Submitted: 1},
+		{Queue: "b", Ready: 2, Delayed: 1, Paused: "hand-out", PausedWhy: "moving", SubmittedTotal: 3},
+		{Queue: "a", Ready: 1, SubmittedTotal: 1},
 	} {
 		got := v.Queues[i]
 		got.Oldest = 0
-		if got.Queue != want.Queue || got.Ready != want.Ready || got.Delayed != want.Delayed || got.Paused != want.Paused || got.PausedWhy != want.PausedWhy || got.Submitted != want.Submitted {
+		if got.Queue != want.Queue || got.Ready != want.Ready || got.Delayed != want.Delayed || got.Paused != want.Paused || got.PausedWhy != want.PausedWhy || got.SubmittedTotal != want.SubmittedTotal {
 			t.Errorf("queue %d is %+v, want %+v", i, got, want)
 		}
 	}
-	if v.Rest.Delayed != 1 || v.Rest.Ready != 0 || v.Rest.Submitted != 1 {
+	if v.Rest.Delayed != 1 || v.Rest.Ready != 0 || v.Rest.SubmittedTotal != 1 {
 		t.Errorf("the rest is %+v", v.Rest)
 	}
 	_, err = o.admin.Overview(o.ctx, 1001)

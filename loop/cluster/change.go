@@ -74,7 +74,7 @@ func (n *Node) tryChange(ctx context.Context, c Change) error {
 		return err
 	}
 	if leader == n.o.ID {
-		return n.leadChange(ctx, c)
+		return n.changeAsLeader(ctx, c)
 	}
 	return n.transport.askChange(ctx, leader, c)
 }
@@ -125,7 +125,7 @@ func (t *transport) answerChange(c net.Conn) error {
 		return err
 	}
 	var answer changeAnswer
-	if err := t.node.leadChange(t.ctx, asked); err != nil {
+	if err := t.node.changeAsLeader(t.ctx, asked); err != nil {
 		answer = changeAnswer{Error: err.Error(), Again: errors.Is(err, ErrNotLeader)}
 	}
 	if b, err = json.Marshal(&answer); err == nil {
@@ -134,8 +134,8 @@ func (t *transport) answerChange(c net.Conn) error {
 	return err
 }
 
-// leadChange makes a change as the leader.
-func (n *Node) leadChange(ctx context.Context, c Change) error {
+// changeAsLeader makes a change as the leader.
+func (n *Node) changeAsLeader(ctx context.Context, c Change) error {
 	switch c.Verb {
 	case AddNode:
 		if _, err := ParsePeers([]string{c.ID + "=" + c.Address}); err != nil {
@@ -146,10 +146,10 @@ func (n *Node) leadChange(ctx context.Context, c Change) error {
 		}
 	case RemoveNode:
 		if c.ID == n.o.ID {
-			return n.leaveLead(ctx)
+			return n.transferAway(ctx)
 		}
 	case Transfer:
-		return n.transfer(ctx, c.ID)
+		return n.transferTo(ctx, c.ID)
 	default:
 		return fmt.Errorf("a cluster has no change %q", c.Verb)
 	}
@@ -299,23 +299,23 @@ func (n *Node) checkMember(id string) error {
 	return nil
 }
 
-// HandOver transfers the lead to the follower that has the most of the log. It waits until another node leads, ctx
-// ends, or two election times have passed.
-func (n *Node) HandOver(ctx context.Context) {
-	_ = n.transfer(ctx, "") // on an error Raft elects a node
+// TransferLeadership transfers the lead to the follower that has the most of the log. It waits until another node
+// leads, ctx ends, or two election times have passed.
+func (n *Node) TransferLeadership(ctx context.Context) {
+	_ = n.transferTo(ctx, "") // on an error Raft elects a node
 }
 
-// leaveLead transfers the lead, so that the next leader can make a change that concerns this node.
-func (n *Node) leaveLead(ctx context.Context) error {
-	if err := n.transfer(ctx, ""); err != nil {
+// transferAway transfers the lead, so that the next leader can make a change that concerns this node.
+func (n *Node) transferAway(ctx context.Context) error {
+	if err := n.transferTo(ctx, ""); err != nil {
 		return err
 	}
 	return ErrNotLeader
 }
 
-// transfer transfers the lead to the node with an id, or without one to the follower that has the most of the log. It
-// ends the Lead of this node first, and waits until the other node leads.
-func (n *Node) transfer(ctx context.Context, id string) error {
+// transferTo transfers the lead to the node with an id, or without one to the follower that has the most of the log. It
+// ends the Leadership of this node first, and waits until the other node leads.
+func (n *Node) transferTo(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*electionTicks*tick)
 	defer cancel()
 	err := ErrNotLeader
@@ -339,7 +339,7 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 			return
 		}
 		err = nil
-		n.updateState(n.endLead)
+		n.updateState(n.endLeadership)
 		n.raft.TransferLeader(to)
 	})
 	if err != nil || id == n.o.ID {

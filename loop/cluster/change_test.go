@@ -201,7 +201,7 @@ func TestReplace(t *testing.T) {
 	}
 	lead.End()
 	if leader != d {
-		next, err := d.AwaitLead(soon(t))
+		next, err := d.AwaitLeadership(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = a.Close() }()
-	lead, err := a.AwaitLead(soon(t))
+	lead, err := a.AwaitLeadership(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,8 +262,8 @@ func TestAdopt(t *testing.T) {
 	lead.End()
 }
 
-// TestLease: the Lead of a node that hears of no majority ends before another node can lead, also when the goroutine
-// that owns Raft's state waits for a disk.
+// TestLease: the Leadership of a node that hears of no majority ends before another node can lead, also when the
+// goroutine that owns Raft's state waits for a disk.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t)
@@ -288,7 +288,7 @@ func TestLease(t *testing.T) {
 	if lead.Holds() {
 		t.Error("it holds after its end")
 	}
-	late := &Lead{n: c.nodes[i], lost: make(chan struct{})} // nobody has looked at the clock
+	late := &Leadership{n: c.nodes[i], lost: make(chan struct{})} // nobody has looked at the clock
 	late.lease.Store(1)
 	if late.Holds() {
 		t.Error("it holds after its lease")
@@ -298,13 +298,13 @@ func TestLease(t *testing.T) {
 	c.leader()
 }
 
-// TestInstallBesideAppend: a node takes a snapshot while the server of its ended Lead still writes.
+// TestInstallBesideAppend: a node takes a snapshot while the server of its ended Leadership still writes.
 func TestInstallBesideAppend(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t)
 	i, lead := c.leader()
 	n := c.nodes[i]
-	n.updateState(n.endLead)
+	n.updateState(n.endLeadership)
 	blocked, release := make(chan struct{}), make(chan struct{})
 	go n.call(func() { close(blocked); <-release }) // the owner waits for the server
 	<-blocked
@@ -338,7 +338,7 @@ func TestTransfer(t *testing.T) {
 			t.Fatalf("node %s was to lead, and is %+v", next.o.ID, own)
 		}
 		var err error
-		if lead, err = next.AwaitLead(soon(t)); err != nil {
+		if lead, err = next.AwaitLeadership(soon(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -147,7 +147,7 @@ func (n *Node) judgeClock() {
 	n.call(func() {
 		status := n.raft.Status()
 		if to := n.successor(&status, ""); status.RaftState == raft.StateLeader && to != 0 {
-			n.updateState(n.endLead)
+			n.updateState(n.endLeadership)
 			n.raft.TransferLeader(to)
 		}
 	})

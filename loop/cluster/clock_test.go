@@ -56,7 +56,7 @@ func TestLeaderWithWrongClock(t *testing.T) {
 	select {
 	case <-lead.Lost():
 	default:
-		t.Error("the Lead goes on")
+		t.Error("the Leadership goes on")
 	}
 	lead.End()
 	at, lead := c.leader()
@@ -64,10 +64,10 @@ func TestLeaderWithWrongClock(t *testing.T) {
 		t.Fatal("the node with the wrong clock leads again")
 	}
 	lead.End()
-	if err := c.nodes[at].transfer(soon(t), n.o.ID); err == nil { // Raft elects it, and it hands over again
+	if err := c.nodes[at].transferTo(soon(t), n.o.ID); err == nil { // Raft elects it, and it hands over again
 		at, lead = c.leader()
 		if at == wrong {
-			t.Error("the node with the wrong clock has a Lead")
+			t.Error("the node with the wrong clock has a Leadership")
 		}
 		lead.End()
 	}
@@ -84,6 +84,6 @@ func TestLeaderWithWrongClock(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the node does not lead after its clock was set right")
 		}
-		_ = c.nodes[at].transfer(soon(t), n.o.ID)
+		_ = c.nodes[at].transferTo(soon(t), n.o.ID)
 	}
 }

@@ -89,7 +89,7 @@ func (n *Node) judgeDisk() {
 		}
 		n.log.Warn("the disk of this node is slow, so another node is to lead", "node", n.o.ID,
 			"write", time.Duration(n.disk.average.Load()).Round(time.Millisecond), "next", id, "its-write", average.Round(time.Microsecond))
-		n.updateState(n.endLead)
+		n.updateState(n.endLeadership)
 		n.raft.TransferLeader(to)
 	})
 }

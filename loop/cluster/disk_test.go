@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestFaster: a node with a slow disk gives way to the voter with the fastest disk, if that one is much faster.
-func TestFaster(t *testing.T) {
+// TestFasterVoter: a node with a slow disk gives way to the voter with the fastest disk, if that one is much faster.
+func TestFasterVoter(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		writes int
@@ -70,7 +70,7 @@ func TestLeaderWithSlowDisk(t *testing.T) {
 	select {
 	case <-lead.Lost():
 	default:
-		t.Fatal("the Lead goes on")
+		t.Fatal("the Leadership goes on")
 	}
 	_ = j.Close() // which can write nothing more
 	lead.End()

@@ -4,8 +4,8 @@
 // # Entries
 //
 // A Raft entry is a batch of the journal: a group, or a part of a large one, as the committer of the leader's journal
-// has sealed it. The type Lead is the journal.Replicator of that journal. A group is committed when a majority of the
-// nodes has synced it. Then its changes are acknowledged.
+// has sealed it. The type Leadership is the journal.Replicator of that journal. A group is committed when a majority of
+// the nodes has synced it. Then its changes are acknowledged.
 //
 // Each node keeps the entries in the logs of a journal.Replica (storage.go). It syncs them before it acknowledges them.
 // In memory it has the entries that its store lacks and some before them. When a log is full, every node applies the
@@ -19,9 +19,9 @@
 //
 // Only the leader runs a scheduler and a journal. A follower keeps the log and the store, and runs neither. A node that
 // wins an election waits until the first entry of its term is committed, and applies all entries up to that to its
-// store (Node.AwaitLead). Then it starts as a server does after a kill. A journal ends with the term of its Lead. It
-// acknowledges nothing after that, even if the node is elected again. A Lead has a lease, and ends before another node
-// can lead (lead.go).
+// store (Node.AwaitLeadership). Then it starts as a server does after a kill. A journal ends with the term of its
+// Leadership. It acknowledges nothing after that, even if the node is elected again. A Leadership has a lease, and ends
+// before another node can lead (leadership.go).
 //
 // An added node is a learner at first: it gets entries, and counts for no majority. The leader promotes it when it has
 // almost the whole log (change.go).
@@ -40,7 +40,7 @@
 // # Files
 //
 //	options.go start.go               the settings; the start of a node
-//	node.go lead.go raftlog.go        Raft's state and its goroutine; the time as leader; Raft's log lines
+//	node.go leadership.go raftlog.go  Raft's state and its goroutine; the time as leader; Raft's log lines
 //	health.go clock.go                the state for probes and metrics; the clocks of the other nodes
 //	members.go change.go              the members; how they and the leader change
 //	storage.go apply.go leave.go      the log; how it is applied to the store; a node's directory

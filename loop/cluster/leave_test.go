@@ -31,14 +31,14 @@ func namesIn(t *testing.T, disk vfs.FS) (names []string) {
 }
 
 // alone starts the only node of a cluster.
-func alone(t *testing.T, disk vfs.FS) (*Node, *Lead) {
+func alone(t *testing.T, disk vfs.FS) (*Node, *Leadership) {
 	t.Helper()
 	n, err := Start(soon(t), Options{Cluster: "test", ID: "a", Peers: []Peer{{"a", freeAddress(t)}}, Log: testLog(), Journal: testJournal(disk)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = n.Close() })
-	lead, err := n.AwaitLead(soon(t))
+	lead, err := n.AwaitLeadership(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // The times of an election. A node that has not heard of a leader for one to two times electionTicks asks for votes.
 // A leader that has not heard of a majority for one to two times electionTicks steps down;
-// its Lead has ended before.
+// its Leadership has ended before.
 const (
 	tick           = 50 * time.Millisecond
 	electionTicks  = 10
@@ -34,7 +34,7 @@ const (
 	maxFullLogs    = 8 // logs that wait for the store: beyond it no entries are appended
 )
 
-// ErrNotLeader is the error of a Lead that has ended.
+// ErrNotLeader is the error of a Leadership that has ended.
 var ErrNotLeader = errors.New("this node no longer leads the cluster")
 
 // Node is a node of a cluster. One goroutine owns Raft's state and its log.
@@ -56,13 +56,13 @@ type Node struct {
 	awaitingPeers atomic.Bool          // the node takes no part yet: see transport.startWhenAllMet
 	ticks         int                  // since the start; of the owner
 	answeredAt    map[uint64]time.Time // when another node last answered a heartbeat, by number; of the owner
-	ledTerm       uint64               // the term of the last Lead; of the owner
+	ledTerm       uint64               // the term of the last Leadership; of the owner
 	observed      observed
 	clocks        clocks
 	disk          diskSpeed
 	servesCache   servesCache
 
-	storeInUse        sync.Mutex // held from AwaitLead to Lead.End, and while the store is replaced
+	storeInUse        sync.Mutex // held from AwaitLeadership to Leadership.End, and while the store is replaced
 	applying          sync.Mutex // held while the store changes or is replaced
 	wakeUp            chan struct{}
 	sendingSnapshot   atomic.Bool
@@ -76,8 +76,8 @@ type Node struct {
 	leader  uint64
 	term    uint64
 	commit  uint64
-	members *members // as of commit; the owner alone writes it
-	lead    *Lead    // nil: this node does not lead
+	members *members    // as of commit; the owner alone writes it
+	lead    *Leadership // nil: this node does not lead
 	failed  error
 }
 
@@ -135,7 +135,7 @@ func (n *Node) start(l links) {
 func (n *Node) run() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	defer n.updateState(func() { n.endLead() })
+	defer n.updateState(func() { n.endLeadership() })
 	for {
 		select {
 		case <-ticker.C:
@@ -171,7 +171,7 @@ func (n *Node) tick() {
 		n.requestLease()
 		if n.ticks%electionTicks == 0 {
 			n.promote()
-			n.resign()
+			n.transferWhenEnded()
 		}
 	}
 	n.ticks++
@@ -277,7 +277,7 @@ func (n *Node) updateState(do func()) {
 	n.changed = make(chan struct{})
 }
 
-// updateRole copies role, leader and term from Raft. In each term that it leads the node gets a new Lead.
+// updateRole copies role, leader and term from Raft. In each term that it leads the node gets a new Leadership.
 func (n *Node) updateRole(rd *raft.Ready) {
 	status := n.raft.BasicStatus()
 	if rd.SoftState == nil && status.GetTerm() == n.term {
@@ -287,9 +287,9 @@ func (n *Node) updateRole(rd *raft.Ready) {
 		role, leader := n.role, n.leader
 		n.role, n.leader, n.term = status.RaftState, status.Lead, status.GetTerm()
 		if n.lead != nil && (n.role != raft.StateLeader || n.lead.term != n.term) {
-			n.endLead()
+			n.endLeadership()
 		}
-		n.beginLead(false)
+		n.beginLeadership(false)
 		if leader != n.leader {
 			n.observed.leaderLast.Store(0)
 		}
@@ -300,28 +300,29 @@ func (n *Node) updateRole(rd *raft.Ready) {
 	})
 }
 
-// beginLead begins the Lead of a term that this node leads. A node with a wrong clock begins none, unless noSuccessor
-// says that no other node can take over. The owner calls it, and holds mu.
-func (n *Node) beginLead(noSuccessor bool) {
+// beginLeadership begins the Leadership of a term that this node leads. A node with a wrong clock begins none, unless
+// noSuccessor says that no other node can take over. The owner calls it, and holds mu.
+func (n *Node) beginLeadership(noSuccessor bool) {
 	if n.role != raft.StateLeader || n.ledTerm == n.term || n.clocks.wrong.Load() && !noSuccessor {
 		return
 	}
 	n.ledTerm = n.term
-	n.lead = &Lead{n: n, term: n.term, ready: make(chan struct{}), lost: make(chan struct{})}
+	n.lead = &Leadership{n: n, term: n.term, ready: make(chan struct{}), lost: make(chan struct{})}
 	n.lead.wake = sync.NewCond(&n.lead.mu)
 	committed, err := n.storage.Term(n.commit)
 	n.lead.termCommitted = err == nil && committed == n.term
 }
 
-// endLead ends the present Lead, if there is one. The caller holds mu.
-func (n *Node) endLead() {
+// endLeadership ends the present Leadership, if there is one. The caller holds mu.
+func (n *Node) endLeadership() {
 	if l := n.lead; l != nil {
 		n.lead = nil
 		l.end()
 	}
 }
 
-// handleCommitted handles committed entries. A Lead is ready with the first entry of its term, which Raft makes itself.
+// handleCommitted handles committed entries. A Leadership is ready with the first entry of its term, which Raft makes
+// itself.
 func (n *Node) handleCommitted(entries []*pb.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -344,8 +345,8 @@ func (n *Node) handleCommitted(entries []*pb.Entry) error {
 	return nil
 }
 
-// sendAll sends messages. A leader whose Lead has ended sends no heartbeats, which would keep the others from electing
-// another one. A snapshot takes long, so a goroutine of its own sends it.
+// sendAll sends messages. A leader whose Leadership has ended sends no heartbeats, which would keep the others from
+// electing another one. A snapshot takes long, so a goroutine of its own sends it.
 func (n *Node) sendAll(messages []*pb.Message) {
 	for _, m := range messages {
 		switch {
@@ -396,9 +397,9 @@ func (n *Node) Close() error {
 	return n.storage.replica.Close()
 }
 
-// AwaitLead waits until this node leads the cluster and its store has every acknowledged group. The caller calls End
-// when nothing uses the store any more. The error is that of ctx, or that of a node that has failed.
-func (n *Node) AwaitLead(ctx context.Context) (*Lead, error) {
+// AwaitLeadership waits until this node leads the cluster and its store has every acknowledged group. The caller calls
+// End when nothing uses the store any more. The error is that of ctx, or that of a node that has failed.
+func (n *Node) AwaitLeadership(ctx context.Context) (*Leadership, error) {
 	for {
 		n.mu.Lock()
 		lead, failed, changed := n.lead, n.failed, n.changed
@@ -487,7 +488,7 @@ func (n *Node) AwaitOtherLeader(ctx context.Context, leader string) {
 	}
 }
 
-// Replica returns the data directory, for the journal of a Lead.
+// Replica returns the data directory, for the journal of a Leadership.
 func (n *Node) Replica() *journal.Replica { return n.storage.replica }
 
 // id returns the id of a node, or "".

@@ -97,11 +97,11 @@ func newTestCluster(t *testing.T) *testCluster {
 }
 
 // leader waits until one of the nodes that are not alone leads.
-func (c *testCluster) leader() (int, *Lead) {
+func (c *testCluster) leader() (int, *Leadership) {
 	c.t.Helper()
 	type found struct {
 		i    int
-		lead *Lead
+		lead *Leadership
 	}
 	ctx, cancel := context.WithCancel(soon(c.t))
 	defer cancel()
@@ -112,7 +112,7 @@ func (c *testCluster) leader() (int, *Lead) {
 	for i, n := range c.nodes {
 		if !cut[i] {
 			go func() {
-				if lead, err := n.AwaitLead(ctx); err == nil {
+				if lead, err := n.AwaitLeadership(ctx); err == nil {
 					won <- found{i, lead}
 				}
 			}()
@@ -128,7 +128,7 @@ func (c *testCluster) leader() (int, *Lead) {
 }
 
 // openJournal opens the journal of a leader.
-func openJournal(t *testing.T, n *Node, lead *Lead) *journal.Journal {
+func openJournal(t *testing.T, n *Node, lead *Leadership) *journal.Journal {
 	t.Helper()
 	j, err := tryJournal(n, lead)
 	if err != nil {
@@ -138,7 +138,7 @@ func openJournal(t *testing.T, n *Node, lead *Lead) *journal.Journal {
 }
 
 // tryJournal opens the journal of a leader. It fails when that no longer leads.
-func tryJournal(n *Node, lead *Lead) (*journal.Journal, error) {
+func tryJournal(n *Node, lead *Leadership) (*journal.Journal, error) {
 	j, err := journal.Open(journal.Options{Dir: testDir, Replica: n.Replica(), Replicator: lead})
 	if err == nil {
 		err = j.Replay(journal.ReplayFuncs{})
@@ -244,7 +244,7 @@ func TestStale(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t)
 	i, lead := c.leader()
-	stale := &Lead{n: c.nodes[i], term: lead.term - 1}
+	stale := &Leadership{n: c.nodes[i], term: lead.term - 1}
 	stale.wake = sync.NewCond(&stale.mu)
 	if err := stale.Append([]byte("x")); !errors.Is(err, ErrNotLeader) {
 		t.Error(err)

@@ -54,8 +54,8 @@ func (n *Node) sendStore(m *pb.Message, s *journal.Snapshot) error {
 	return n.links.sendSnapshot(m, s)
 }
 
-// receiveSnapshot hands a complete snapshot to Raft. It waits until a server that still uses the store, and whose Lead
-// has ended, has ended. It returns an error if the snapshot is damaged, or Raft does not need it.
+// receiveSnapshot hands a complete snapshot to Raft. It waits until a server that still uses the store, and whose
+// Leadership has ended, has ended. It returns an error if the snapshot is damaged, or Raft does not need it.
 func (n *Node) receiveSnapshot(m *pb.Message, in *journal.Incoming) error {
 	if err := in.Check(positionOf(m.Snapshot)); err != nil {
 		return err

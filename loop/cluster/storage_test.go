@@ -130,7 +130,7 @@ func TestStorageGap(t *testing.T) {
 	}
 }
 
-func TestRecord(t *testing.T) {
+func TestLogRecord(t *testing.T) {
 	t.Parallel()
 	r := record{state(1<<40, 3, 77), journal.Position{Index: 300, Term: 9}, entries(301, 9, 10, 10)}
 	r.entries[1].Type = pb.EntryConfChange.Enum()

@@ -23,7 +23,7 @@ func (p *Protocol) create() error {
 	if err != nil {
 		return err
 	}
-	return p.sched.Extend(p.now, Space, queue, tasks, p.sink)
+	return p.sched.AddTasks(p.now, Space, queue, tasks, p.sink)
 }
 
 // lookup handles Lookup: it answers with a task: its predecessors, successors, log and worker.

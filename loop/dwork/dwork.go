@@ -52,9 +52,9 @@ type Protocol struct {
 
 var _ interface {
 	protocol.Service
-	protocol.Holders
+	protocol.HolderRestorer
 	protocol.Acknowledger
-	protocol.Pager
+	protocol.RouteProvider
 } = (*Protocol)(nil)
 
 // stats counts since the start.
@@ -75,9 +75,9 @@ func New(host protocol.Host, o Options) *Protocol {
 // Name implements protocol.Protocol.
 func (p *Protocol) Name() string { return name }
 
-// Pages implements protocol.Pager.
-func (p *Protocol) Pages() []web.Page {
-	return []web.Page{{Pattern: "GET /dwork/graph", Handler: p.graph}}
+// Routes implements protocol.RouteProvider.
+func (p *Protocol) Routes() []web.Route {
+	return []web.Route{{Pattern: "GET /dwork/graph", Handler: p.graph}}
 }
 
 // Samples implements protocol.Protocol.

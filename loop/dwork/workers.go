@@ -29,7 +29,7 @@ type worker struct {
 	seen     int64 // Mono of its last request
 }
 
-// Holder implements protocol.Holders. The name is a location.
+// Holder implements protocol.HolderRestorer. The name is a location.
 func (p *Protocol) Holder(location string) *sched.Peer {
 	if p.o.Restart == restartReady {
 		return nil

@@ -64,7 +64,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			return n, err
 		}
 		n += k
-		c.s.Loop.Frames[c.s.Protocol]++
+		c.s.Loop.Frames[c.s.ProtocolID]++
 		if c.s.FlushLarge() {
 			break
 		}
@@ -226,7 +226,7 @@ func (c *conversation) batch([]byte) {
 // replyBulk sends a reply of any bytes.
 func (c *conversation) replyBulk(data []byte) {
 	if !c.s.HasPendingAcks() {
-		c.s.Touch()
+		c.s.OpenOut()
 		c.s.EnsureRoom(len(data) + bulkRoom)
 		c.s.Out = codec.AppendBulk(c.s.Out, data)
 		return

@@ -40,7 +40,7 @@ type Protocol struct {
 
 var _ interface {
 	protocol.LoopServed
-	protocol.Restorer
+	protocol.SettingsRestorer
 	protocol.JobHook
 } = (*Protocol)(nil)
 
@@ -80,12 +80,12 @@ func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
 		c.iterations = minIterations + int(binary.LittleEndian.Uint16(b[16:]))%moreIterations
 	}
 	p.connections.Add(1)
-	s.Touch()
+	s.OpenOut()
 	s.Out = codec.AppendHi(s.Out, c.salt, c.iterations)
 	return c
 }
 
-// Restore implements protocol.Restorer.
+// Restore implements protocol.SettingsRestorer.
 func (p *Protocol) Restore(key string, value []byte) error {
 	p.paused.restore(key, value)
 	return nil

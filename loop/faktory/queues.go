@@ -59,7 +59,7 @@ func (p *Protocol) info([]byte, protocol.Sink) []byte {
 		d.Sets["dead"] += q.Failed
 		d.Sets["working"] += q.Running
 	})
-	d.Failures = stats.Fails + stats.TimedOut + stats.Abandoned
+	d.Failures = stats.RunsFailed + stats.TimedOut + stats.Abandoned
 	d.Processed = stats.Done + d.Failures
 	d.Tasks = map[string]map[string]int{
 		"Busy": {"size": d.Sets["working"]}, "Dead": {"size": d.Sets["dead"]}, "Retries": {"size": d.Sets["retries"]},

@@ -27,7 +27,7 @@ func Spaces() []protocol.Space {
 		NoTimes:  true,
 		Rules: sched.Rules{
 			Durable: true, LeaseNames: true, Traits: traits, Expiry: expiry,
-			Failures: &sched.Failures{
+			RetryRules: &sched.RetryRules{
 				Retries: codec.DefaultRetry, Backoff: backoff, Text: sched.MaxFailureText,
 				Keep: sched.Keep{Jobs: deadJobs, Age: deadAge.Milliseconds()},
 			},

@@ -202,9 +202,9 @@ func (c *conversation) trackSet(text []byte) {
 // extend makes a reservation longer, never shorter.
 func (p *Protocol) extend(now sched.Time, token sched.Token, until int64) error {
 	var end int64
-	if err := p.sched.ViewGranted(token, func(_ *sched.Job, _ string, at int64) { end = at }); err != nil || until <= end {
+	if err := p.sched.ViewLeased(token, func(_ *sched.Job, _ string, at int64) { end = at }); err != nil || until <= end {
 		return err
 	}
-	_, err := p.sched.ExtendGranted(now, token, until-now.Wall)
+	_, err := p.sched.ExtendLease(now, token, until-now.Wall)
 	return err
 }

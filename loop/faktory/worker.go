@@ -171,7 +171,7 @@ func (c *conversation) ack(text []byte) {
 		result, err = c.emptyResult(token)
 	}
 	if err == nil {
-		err = c.p.sched.FinishGranted(c.s.Loop.Now, token, result, c.s.Loop.Sink)
+		err = c.p.sched.FinishLeased(c.s.Loop.Now, token, result, c.s.Loop.Sink)
 	}
 	if err != nil {
 		c.logLate("ACK", jid)
@@ -182,7 +182,7 @@ func (c *conversation) ack(text []byte) {
 // emptyResult returns what an ACK is in the protocol of a leased job: an ACK has no result.
 func (c *conversation) emptyResult(token sched.Token) ([]byte, error) {
 	var space sched.Space
-	if err := c.p.sched.ViewGranted(token, func(j *sched.Job, _ string, _ int64) { space = j.Space }); err != nil {
+	if err := c.p.sched.ViewLeased(token, func(j *sched.Job, _ string, _ int64) { space = j.Space }); err != nil {
 		return nil, err
 	}
 	return c.s.Loop.Result(space, nil), nil
@@ -203,7 +203,7 @@ func (c *conversation) fail(text []byte) {
 	token, _, err := c.p.lease([]byte(f.JID))
 	if err == nil {
 		before := c.p.tracks.states(f.JID)
-		if err = c.p.sched.FailGranted(loop.Now, token, appendFailure(nil, f), -1, loop.Sink); err == nil {
+		if err = c.p.sched.FailLeased(loop.Now, token, appendFailure(nil, f), -1, loop.Sink); err == nil {
 			c.p.tracks.failed(f.JID, before, loop.Now)
 		}
 	}

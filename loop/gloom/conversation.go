@@ -54,7 +54,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 	for n < len(in) && !c.s.PauseIfCostly() {
 		payload, k, err := codec.Next(in[n:], c.p.o.MaxFrame)
 		if err != nil {
-			c.s.Touch()
+			c.s.OpenOut()
 			c.s.Out = codec.AppendTooLarge(c.s.Out)
 			return n, err
 		}
@@ -70,7 +70,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			return n, nil
 		}
 		n += k
-		c.s.Loop.Frames[c.s.Protocol]++
+		c.s.Loop.Frames[c.s.ProtocolID]++
 		if err := c.handle(payload, &m, err); err != nil {
 			return n, err
 		}
@@ -98,7 +98,7 @@ func (c *conversation) handle(payload []byte, m *codec.Message, err error) error
 		return errNotObject
 	case err != nil:
 		if len(payload) <= MaxEcho {
-			c.s.Touch()
+			c.s.OpenOut()
 			c.s.Out = codec.AppendInvalid(c.s.Out, payload)
 		}
 		return errNotJSON
@@ -126,12 +126,12 @@ func (c *conversation) handle(payload []byte, m *codec.Message, err error) error
 }
 
 func (c *conversation) replyOK() {
-	c.s.Touch()
+	c.s.OpenOut()
 	c.s.Out = codec.AppendOK(c.s.Out)
 }
 
 func (c *conversation) replyError(kind string, reason []byte) {
-	c.s.Touch()
+	c.s.OpenOut()
 	c.s.Out = codec.AppendError(c.s.Out, kind, reason)
 }
 

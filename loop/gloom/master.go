@@ -35,7 +35,7 @@ func (c *conversation) submit(m *codec.Message) {
 // accept submits a job. It acknowledges before it refuses a duplicate id, as the reference does.
 func (c *conversation) accept(m *codec.Message, priority int64) {
 	loop := c.s.Loop
-	c.s.Touch()
+	c.s.OpenOut()
 	c.s.Out = codec.AppendSubmitted(c.s.Out, m.ID)
 	loop.Scratch = appendWorkload(loop.Scratch[:0], m)
 	name, isText := jsontext.Text(nil, m.ID)

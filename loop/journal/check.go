@@ -61,7 +61,7 @@ func orDefaultFS(f vfs.FS) vfs.FS {
 }
 
 // check reads every table and log and calls each with every readable version.
-func (d *dataDir) check(each func(version) error) (Report, *survey, error) {
+func (d *dataDir) check(each func(tableEntry) error) (Report, *survey, error) {
 	if err := d.needStore(exists(d.fs, d.store())); err != nil {
 		return Report{}, nil, err
 	}
@@ -122,7 +122,7 @@ func (d *dataDir) count(s *survey, r *Report) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = d.check(func(v version) error {
+	_, _, err = d.check(func(v tableEntry) error {
 		v.value = nil
 		return keys.add(v)
 	})
@@ -190,7 +190,7 @@ func addLogs(s *survey, to *pebble.Batch) error {
 // versionReader calls each with every version in the live tables and the logs.
 type versionReader struct {
 	*survey
-	each    func(version) error
+	each    func(tableEntry) error
 	last    meta
 	changes uint64 // versions read from the logs
 }
@@ -240,7 +240,7 @@ func (c *versionReader) readLogs() error {
 			}
 			whole = whole[1:]
 			take := c.take(filepath.Join(logsName, l.name), p.offset)
-			return walkBatch(p.data, func(v version) error {
+			return walkBatch(p.data, func(v tableEntry) error {
 				c.changes++
 				v.number = firstLogNumber + c.changes
 				return take(v)
@@ -284,8 +284,8 @@ func (c *versionReader) wholeGroups(l surveyedLog) (whole []int64, err error) {
 const firstLogNumber = 1 << 60
 
 // take returns a function that validates a version and calls each with it.
-func (c *versionReader) take(file string, offset int64) func(version) error {
-	return func(v version) error {
+func (c *versionReader) take(file string, offset int64) func(tableEntry) error {
+	return func(v tableEntry) error {
 		if err := c.validate(v); err != nil {
 			c.addDamage(file, offset, 0, "%v", err)
 			return nil
@@ -298,7 +298,7 @@ func (c *versionReader) take(file string, offset int64) func(version) error {
 }
 
 // validate returns an error if a version is not a record, setting or group of the store. It keeps the last group.
-func (c *versionReader) validate(v version) error {
+func (c *versionReader) validate(v tableEntry) error {
 	switch {
 	case len(v.key) == 1 && v.key[0] == keyMeta:
 		m, err := parseMeta(v.value)
@@ -324,7 +324,7 @@ func (c *versionReader) validate(v version) error {
 }
 
 // walkBatch calls each with the versions in a batch.
-func walkBatch(b []byte, each func(version) error) error {
+func walkBatch(b []byte, each func(tableEntry) error) error {
 	head, ok := batchrepr.ReadHeader(b)
 	r := batchrepr.Read(b)
 	for i := range head.Count {
@@ -332,7 +332,7 @@ func walkBatch(b []byte, each func(version) error) error {
 		if !ok || !more || err != nil {
 			return fmt.Errorf("a batch ends after %d of %d changes", i, head.Count)
 		}
-		if err := each(version{key: key, value: value, deleted: kind == pebble.InternalKeyKindDelete}); err != nil {
+		if err := each(tableEntry{key: key, value: value, deleted: kind == pebble.InternalKeyKindDelete}); err != nil {
 			return err
 		}
 	}

@@ -57,7 +57,7 @@ func (s *survey) upgrade(db *pebble.DB) error {
 			break
 		}
 		err = s.eachGroup(l, func(p logPart) error {
-			return walkBatch(p.data, func(v version) error {
+			return walkBatch(p.data, func(v tableEntry) error {
 				if v.deleted {
 					return w.remove(v.key)
 				}

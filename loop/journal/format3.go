@@ -28,8 +28,8 @@ const v1EventSize = 9
 // errV1Task reports a version 1 record whose task fields cannot be decoded.
 var errV1Task = errors.New("the stored task is truncated or malformed")
 
-// parseV1 is parseRecord for version 1. It skips the extra bytes, which no version ever wrote.
-func parseV1(b []byte, r *Record) error {
+// parseRecordV1 is parseRecord for version 1. It skips the extra bytes, which no version ever wrote.
+func parseRecordV1(b []byte, r *Record) error {
 	p := parser{rest: b[2:]}
 	*r = Record{Space: b[1], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
 	r.SchedAt, r.Due, r.Priority = p.varint(), p.varint(), p.varint()

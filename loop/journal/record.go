@@ -202,7 +202,7 @@ func parseRecord(b []byte, r *Record) error {
 	switch b[0] {
 	case recordVersion2, recordVersion3, recordVersion4, recordVersion5:
 	case recordVersion1:
-		return parseV1(b, r)
+		return parseRecordV1(b, r)
 	default:
 		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion5)
 	}

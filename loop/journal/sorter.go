@@ -46,7 +46,7 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 }
 
 // add adds a version. Later versions of a key sort before earlier ones.
-func (s *sorter) add(v version) error {
+func (s *sorter) add(v tableEntry) error {
 	s.key = binary.BigEndian.AppendUint32(s.key[:0], uint32(len(v.key)))
 	s.key = binary.BigEndian.AppendUint64(append(s.key, v.key...), ^v.number)
 	s.value = append(s.value[:0], opSet)

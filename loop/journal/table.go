@@ -54,8 +54,8 @@ func openTable(f vfs.FS, name string) (*table, error) {
 
 func (t *table) close() { _ = t.r.Close() } // it was only read
 
-// version is one version of one key.
-type version struct {
+// tableEntry is one version of one key.
+type tableEntry struct {
 	key, value []byte
 	number     uint64 // higher is later
 	deleted    bool
@@ -67,7 +67,7 @@ var errStopWalk = errors.New("enough")
 // meta returns the newest meta in the table.
 func (t *table) meta() (m meta, err error) {
 	err = pebble.ErrNotFound
-	stop := t.walkFrom([]byte{keyMeta}, func(v version) error {
+	stop := t.walkFrom([]byte{keyMeta}, func(v tableEntry) error {
 		if len(v.key) == 1 && v.key[0] == keyMeta {
 			m, err = parseMeta(v.value)
 		}
@@ -81,11 +81,11 @@ func (t *table) meta() (m meta, err error) {
 
 // walk calls each with every readable version in the table, and bad with the damage between them.
 // The version's bytes are valid until each returns.
-func (t *table) walk(each func(version) error, bad func(error)) error {
+func (t *table) walk(each func(tableEntry) error, bad func(error)) error {
 	from := []byte{0}
 	for {
 		last := from
-		err := t.walkFrom(from, func(v version) error {
+		err := t.walkFrom(from, func(v tableEntry) error {
 			last = append(last[:0:0], v.key...)
 			return callbackErr(each(v))
 		})
@@ -107,7 +107,7 @@ func (t *table) walk(each func(version) error, bad func(error)) error {
 }
 
 // walkFrom calls each with the versions from a key on.
-func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
+func (t *table) walkFrom(from []byte, each func(tableEntry) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading panicked: %v", p)
@@ -127,7 +127,7 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 		if kind != pebble.InternalKeyKindSet && kind != pebble.InternalKeyKindDelete && kind != pebble.InternalKeyKindSetWithDelete {
 			return fmt.Errorf("a change of an unknown kind: %s", kind)
 		}
-		v := version{key: kv.K.UserKey, value: value, number: uint64(kv.SeqNum()), deleted: kind == pebble.InternalKeyKindDelete}
+		v := tableEntry{key: kv.K.UserKey, value: value, number: uint64(kv.SeqNum()), deleted: kind == pebble.InternalKeyKindDelete}
 		if err := each(v); err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (t *table) walkFrom(from []byte, each func(version) error) (err error) {
 // their Seq, so it searches by bisection; the few keys of meta, documents and settings follow.
 func (t *table) after(last []byte) []byte {
 	read := func(key []byte) string {
-		if err := t.walkFrom(key, func(version) error { return errStopWalk }); !errors.Is(err, errStopWalk) && err != nil {
+		if err := t.walkFrom(key, func(tableEntry) error { return errStopWalk }); !errors.Is(err, errStopWalk) && err != nil {
 			return err.Error()
 		}
 		return ""

@@ -21,30 +21,31 @@ const (
 	maxSteps = 1 << 53
 )
 
-// numbers are the parts of a job's definition that the scheduler needs.
-type numbers struct {
+// batchParams are the parts of a job's definition that the scheduler needs.
+type batchParams struct {
 	duration float64 // simulated time
 	step     float64 // simulated time of one step
 	batch    int64   // steps of one task
 	total    int64   // steps
 }
 
-// newNumbers validates the three numbers of a definition and counts the steps.
-func newNumbers(duration, step, batch float64) (numbers, error) {
+// newBatchParams validates the three numbers of a definition and counts the steps.
+func newBatchParams(duration, step, batch float64) (batchParams, error) {
 	steps := math.Ceil(duration / step)
 	switch {
 	case !(duration >= 0) || !(step > 0):
-		return numbers{}, fmt.Errorf("simulationParameters: duration %v and stepDuration %v have to be times", duration, step)
+		return batchParams{}, fmt.Errorf("simulationParameters: duration %v and stepDuration %v have to be times", duration, step)
 	case !(batch >= 1 && batch <= maxSteps && batch == math.Trunc(batch)):
-		return numbers{}, fmt.Errorf("simulationParameters: batchLength %v is no whole number between 1 and %d", batch, int64(maxSteps))
+		return batchParams{}, fmt.Errorf("simulationParameters: batchLength %v is no whole number between 1 and %d", batch, int64(maxSteps))
 	case !(steps <= maxSteps):
-		return numbers{}, fmt.Errorf("simulationParameters: %v steps are more than %d", steps, int64(maxSteps))
+		return batchParams{}, fmt.Errorf("simulationParameters: %v steps are more than %d", steps, int64(maxSteps))
 	}
-	return numbers{duration: duration, step: step, batch: int64(batch), total: int64(steps)}, nil
+	return batchParams{duration: duration, step: step, batch: int64(batch), total: int64(steps)}, nil
 }
 
-// savedNumbers are the numbers of a definition in the journal's form. They spare a start the parsing of the definition.
-type savedNumbers struct {
+// savedBatchParams are the numbers of a definition in the journal's form. They spare a start the parsing of the
+// definition.
+type savedBatchParams struct {
 	Duration float64 `json:"duration"`
 	Step     float64 `json:"step"`
 	Batch    float64 `json:"batch"`
@@ -61,8 +62,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // save returns the form of the numbers that load reads. It returns nil for an infinite step, which JSON cannot
 // represent.
-func (n *numbers) save(definition []byte) []byte {
-	value, err := json.Marshal(savedNumbers{n.duration, n.step, float64(n.batch), &n.total, len(definition), crc32.Checksum(definition, castagnoli)})
+func (n *batchParams) save(definition []byte) []byte {
+	value, err := json.Marshal(savedBatchParams{n.duration, n.step, float64(n.batch), &n.total, len(definition), crc32.Checksum(definition, castagnoli)})
 	if err != nil {
 		return nil
 	}
@@ -70,13 +71,13 @@ func (n *numbers) save(definition []byte) []byte {
 }
 
 // load reads the numbers that save returned for the same definition. It returns false for any other input.
-func (n *numbers) load(saved, definition []byte) bool {
-	var s savedNumbers
+func (n *batchParams) load(saved, definition []byte) bool {
+	var s savedBatchParams
 	if saved == nil || json.Unmarshal(saved, &s) != nil || s.Size != len(definition) || s.CRC != crc32.Checksum(definition, castagnoli) {
 		return false
 	}
 	var err error
-	*n, err = newNumbers(s.Duration, s.Step, s.Batch)
+	*n, err = newBatchParams(s.Duration, s.Step, s.Batch)
 	if err == nil && s.Total != nil {
 		n.total = *s.Total
 	}
@@ -86,7 +87,7 @@ func (n *numbers) load(saved, definition []byte) bool {
 // parsedDefinition is the result of parsing a job's definition.
 type parsedDefinition struct {
 	text    []byte
-	numbers numbers
+	numbers batchParams
 	stored  *store.Definition // with a MongoDB
 	err     error             // why the definition is invalid
 }
@@ -108,13 +109,13 @@ func (p *Protocol) define(text string) *parsedDefinition {
 }
 
 // parse parses a definition and counts it.
-func (r *registry) parse(definition []byte) (numbers, error) {
+func (r *registry) parse(definition []byte) (batchParams, error) {
 	r.parsed.Add(1)
 	return parseDefinition(definition)
 }
 
 // parseDefinition extracts the numbers of a definition.
-func parseDefinition(definition []byte) (numbers, error) {
+func parseDefinition(definition []byte) (batchParams, error) {
 	var root yaml.Node
 	var p struct{ Duration, StepDuration, BatchLength *float64 }
 	err := yaml.Unmarshal(definition, &root)
@@ -128,11 +129,11 @@ func parseDefinition(definition []byte) (numbers, error) {
 	}
 	switch {
 	case errors.As(err, new(*yaml.TypeError)), err == nil && (p.Duration == nil || p.StepDuration == nil || p.BatchLength == nil):
-		return numbers{}, errors.New("the definition needs simulationParameters with three numbers: duration, stepDuration and batchLength")
+		return batchParams{}, errors.New("the definition needs simulationParameters with three numbers: duration, stepDuration and batchLength")
 	case err != nil:
-		return numbers{}, fmt.Errorf("the definition is no YAML that can be read: %w", err)
+		return batchParams{}, fmt.Errorf("the definition is no YAML that can be read: %w", err)
 	}
-	return newNumbers(*p.Duration, *p.StepDuration, *p.BatchLength)
+	return newBatchParams(*p.Duration, *p.StepDuration, *p.BatchLength)
 }
 
 // member returns the value of a name in a mapping or in the mappings that it merges. It returns nil when no mapping has

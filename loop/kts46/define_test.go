@@ -17,7 +17,7 @@ func TestKts46WideDefinition(t *testing.T) {
 		fmt.Fprintf(&many, "k%d:\n", i)
 	}
 	for _, more := range []string{many.String(), strings.Repeat("a:\n", 200_000)} {
-		read := make(chan numbers, 1)
+		read := make(chan batchParams, 1)
 		go func() {
 			n, err := parseDefinition([]byte(good + more))
 			if err != nil {

@@ -12,21 +12,21 @@ import (
 
 // jsonMethod is a method of version 2: its functions.
 type jsonMethod struct {
-	do   jsonFunc // on the registry; in a turn, unless the method is one of longMethods
-	site jsonFunc // with the site's MongoDB, outside turns; nil: do
+	do    jsonFunc // on the registry; in a turn, unless the method is one of longMethods
+	mongo jsonFunc // with the site's MongoDB, outside turns; nil: do
 }
 
 type jsonFunc func(*Protocol, *codec.Request) (any, error)
 
 var jsonMethods = map[string]jsonMethod{
 	"hello":           {(*Protocol).jsonHello, nil},
-	"addTask":         {(*Protocol).jsonAddTask, (*Protocol).siteAddTask},
+	"addTask":         {(*Protocol).jsonAddTask, (*Protocol).mongoAddTask},
 	"abortTask":       {(*Protocol).jsonAbortTask, nil},
 	"getTask":         {(*Protocol).jsonGetTask, nil},
 	"acceptTask":      {(*Protocol).jsonAcceptTask, nil},
 	"rejectTask":      {(*Protocol).jsonRejectTask, nil},
 	"taskInProgress":  {(*Protocol).jsonTaskInProgress, nil},
-	"taskFinished":    {(*Protocol).jsonTaskFinished, (*Protocol).siteTaskFinished},
+	"taskFinished":    {(*Protocol).jsonTaskFinished, (*Protocol).mongoTaskFinished},
 	"getCurrentTasks": {(*Protocol).jsonCurrentTasks, nil},
 	"restartTasks":    {(*Protocol).jsonRestartTasks, nil},
 }
@@ -106,8 +106,8 @@ func (p *Protocol) callJSON(r *codec.Request) (any, error) {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
 	}
 	p.stats.requests[r.Method].Add(1)
-	if m.site != nil && p.site != nil {
-		return m.site(p, r)
+	if m.mongo != nil && p.site != nil {
+		return m.mongo(p, r)
 	}
 	return p.onRegistry(r.Method, func() (any, error) { return m.do(p, r) })
 }

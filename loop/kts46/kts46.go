@@ -33,7 +33,7 @@ type Protocol struct {
 	defining   sync.Mutex    // see define
 	unread     web.Transfers // large answers that are being written
 	incoming   web.Transfers // large calls that are being read or wait for their turn
-	largeTurns web.Turns     // see readCall
+	largeTurns web.Semaphore // see readCall
 	servers    []*web.Server
 	done       chan struct{} // closed by Close
 	goroutines sync.WaitGroup
@@ -41,10 +41,10 @@ type Protocol struct {
 
 var _ interface {
 	protocol.Service
-	protocol.Restorer
-	protocol.Documents
+	protocol.SettingsRestorer
+	protocol.DocumentRestorer
 	protocol.Omitted
-	protocol.Holders
+	protocol.HolderRestorer
 } = (*Protocol)(nil)
 
 // stats are counters since the start.
@@ -78,7 +78,7 @@ func New(host protocol.Host, o Options) *Protocol {
 		o: o, databases: databases, stats: stats{requests: requestCounters()}, done: make(chan struct{}),
 		unread:     web.Transfers{Budget: budget.Budget{Max: maxUnsent}},
 		incoming:   web.Transfers{Budget: budget.Budget{Max: maxUnsent, Free: largeCall}},
-		largeTurns: make(web.Turns, 1),
+		largeTurns: make(web.Semaphore, 1),
 	}
 }
 

@@ -400,7 +400,7 @@ func TestKts46Supervisor(t *testing.T) {
 func TestKts46Private(t *testing.T) {
 	r := newTestHub(t, Options{})
 	s := r.server.sched
-	p := s.NewPeer(1, sched.Named)
+	p := s.NewPeer(1, sched.NameOnly)
 	for k := range kindCount {
 		if err := s.Watch(r.clock, p, k.queue(), false, r.sink); err != nil {
 			t.Fatal(err)

@@ -52,16 +52,16 @@ func (o *Options) FillAddresses(host string) {
 	protocol.FillAddress(&o.Listen, host, DefaultPort)
 	protocol.FillAddress(&o.JSON, host, defaultPortJSON)
 	if len(o.Databases) == 0 && o.MongoDB != "" {
-		o.Databases = siteHosts(o.MongoDB)
+		o.Databases = mongoHosts(o.MongoDB)
 	}
 }
 
 // mongoPort is MongoDB's default port.
 const mongoPort = "27017"
 
-// siteHosts returns the servers of a URI as host:port. It leaves out sockets, which workers on other hosts cannot
+// mongoHosts returns the servers of a URI as host:port. It leaves out sockets, which workers on other hosts cannot
 // reach. It returns none for a wrong URI, which Check refuses.
-func siteHosts(uri string) (all []string) {
+func mongoHosts(uri string) (all []string) {
 	hosts, _ := store.Hosts(uri)
 	for _, h := range hosts {
 		if strings.Contains(h, "/") {

@@ -113,7 +113,7 @@ type project struct {
 type job struct {
 	project *project
 	name    string
-	numbers
+	batchParams
 	progress progress
 	tasks    [kindCount]*task // queued or reserved tasks
 }

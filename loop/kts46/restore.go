@@ -21,7 +21,7 @@ func splitName(name []byte) (parts [3]string) {
 	return parts
 }
 
-// Restore implements protocol.Restorer.
+// Restore implements protocol.SettingsRestorer.
 func (r *registry) Restore(key string, value []byte) (err error) {
 	if key != retiredKey {
 		return nil
@@ -33,8 +33,8 @@ func (r *registry) Restore(key string, value []byte) (err error) {
 	return nil
 }
 
-// RestoreDocument implements protocol.Documents: it adds a document of the journal to the registry. Projects come
-// first, then numbers, definitions and progress. A definition makes a job. Documents of a project or job that is
+// RestoreDocument implements protocol.DocumentRestorer: it adds a document of the journal to the registry. Projects
+// come first, then numbers, definitions and progress. A definition makes a job. Documents of a project or job that is
 // missing are dropped: a crash interrupted its deletion. The registry keeps only the numbers of a definition, because
 // all definitions together may exceed memory.
 func (r *registry) RestoreDocument(d *protocol.Document) error {
@@ -78,7 +78,7 @@ func (r *registry) restoreJob(p *project, name string, definition []byte) (err e
 		if r.parsed.Load() == 0 {
 			r.host.Log().Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
 		}
-		if j.numbers, err = r.parse(definition); err != nil {
+		if j.batchParams, err = r.parse(definition); err != nil {
 			return err
 		}
 		if value := j.save(definition); value != nil {
@@ -90,7 +90,7 @@ func (r *registry) restoreJob(p *project, name string, definition []byte) (err e
 	return nil
 }
 
-// Holder implements protocol.Holders.
+// Holder implements protocol.HolderRestorer.
 func (r *registry) Holder(id string) *sched.Peer {
 	w, err := r.addWorker(id)
 	if err != nil {
@@ -99,9 +99,9 @@ func (r *registry) Holder(id string) *sched.Peer {
 	return w.peer
 }
 
-// Restored implements protocol.Documents: it completes the registry with the journal's tasks. A crash may have kept the
-// progress of a job and lost its tasks, or the other way round, for changes that were not acknowledged. The progress
-// decides: tasks that it does not need are removed, missing ones are queued.
+// Restored implements protocol.DocumentRestorer: it completes the registry with the journal's tasks. A crash may have
+// kept the progress of a job and lost its tasks, or the other way round, for changes that were not acknowledged. The
+// progress decides: tasks that it does not need are removed, missing ones are queued.
 func (r *registry) Restored() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -121,7 +121,7 @@ func (r *registry) addJob(project, name string, d *parsedDefinition) error {
 	if err := r.checkRoom(); err != nil {
 		return err
 	}
-	j := &job{project: p, name: name, numbers: d.numbers}
+	j := &job{project: p, name: name, batchParams: d.numbers}
 	p.jobs[name] = j
 	r.entries++
 	r.saveDefinition(j, d.text)
@@ -221,7 +221,7 @@ func (r *registry) queueMissingTasks(j *job) error {
 		}
 		j.tasks[k] = &task{job: j, kind: k}
 		added |= 1 << k
-		err := r.sched.Extend(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink)
+		err := r.sched.AddTasks(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink)
 		if err != nil {
 			for k := range kindCount {
 				if added.has(k) {

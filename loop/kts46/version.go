@@ -24,7 +24,7 @@ func (r *registry) requeueForVersion(t *task) bool {
 		return false
 	}
 	k := j.versionBatches()
-	if err := r.sched.Extend(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink); err != nil {
+	if err := r.sched.AddTasks(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink); err != nil {
 		return false
 	}
 	j.tasks[k] = &task{job: j, kind: k, revision: sched.TaskRevision{Number: t.revision.Number}}

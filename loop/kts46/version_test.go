@@ -80,7 +80,7 @@ func TestKts46VersionHalfKept(t *testing.T) {
 // extend queues a job's task in the scheduler alone.
 func (r *testHub) extend(j *job, k kind) {
 	r.t.Helper()
-	if err := r.server.sched.Extend(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink); err != nil {
+	if err := r.server.sched.AddTasks(r.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, r.sink); err != nil {
 		r.t.Fatal(err)
 	}
 	r.changed = true

@@ -39,7 +39,7 @@ type chartSpan struct {
 }
 
 // chartOf returns the chart of a queue, or of all jobs. It is nil when nothing is kept of the queue.
-func (s *Site) chartOf(r *http.Request, queue string) (*chart, error) {
+func (s *Pages) chartOf(r *http.Request, queue string) (*chart, error) {
 	c := &chart{Span: r.URL.Query().Get("span")}
 	if c.Span == "" {
 		c.Span = spans[0].Name
@@ -182,7 +182,7 @@ type spark struct {
 const maxSparks = 1000
 
 // sparkOf returns the small chart of a queue: jobs done in the last five minutes.
-func (s *Site) sparkOf(r *http.Request, queue string) template.HTML {
+func (s *Pages) sparkOf(r *http.Request, queue string) template.HTML {
 	now := time.Now()
 	s.mu.Lock()
 	kept, ok := s.sparks[queue]

@@ -56,7 +56,7 @@ type clusterData struct {
 }
 
 // cluster shows the nodes of the cluster.
-func (s *Site) cluster(r *http.Request) (*view, error) {
+func (s *Pages) cluster(r *http.Request) (*view, error) {
 	d := &clusterData{Cluster: new(codec.Cluster)}
 	if err := s.api.get(r, d.Cluster, "/cluster"); err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (s *Site) cluster(r *http.Request) (*view, error) {
 
 // Away returns how to answer a request for a page, or a file of it, while the server that has the pages cannot be
 // reached: with the cluster as this node sees it, on a page that loads itself again. It returns nil for other requests.
-// The API of the Site is that of the node. Its overview is an error that says why.
-func (s *Site) Away(r *http.Request) http.HandlerFunc {
+// The API of the Pages is that of the node. Its overview is an error that says why.
+func (s *Pages) Away(r *http.Request) http.HandlerFunc {
 	path, below := strings.CutPrefix(r.URL.Path, s.root)
 	file, isAsset := strings.CutPrefix(path, "/assets/")
 	switch {
@@ -86,13 +86,13 @@ func (s *Site) Away(r *http.Request) http.HandlerFunc {
 		r.SetPathValue("file", file)
 		return s.guarded(s.serveAsset)
 	case strings.Contains(r.Header.Get("Accept"), "text/html"):
-		return s.guarded(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, (*Site).away) })
+		return s.guarded(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, (*Pages).away) })
 	}
 	return nil
 }
 
 // away is the page of Away.
-func (s *Site) away(r *http.Request) (*view, error) {
+func (s *Pages) away(r *http.Request) (*view, error) {
 	v, err := s.cluster(r)
 	if err != nil {
 		return nil, err

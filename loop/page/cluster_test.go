@@ -20,16 +20,16 @@ func fakeAPI(answers map[string]string) http.Handler {
 	})
 }
 
-// newTestSite makes pages that ask an API.
-func newTestSite(o Options, api http.Handler) *Site {
+// newTestPages makes pages that ask an API.
+func newTestPages(o Options, api http.Handler) *Pages {
 	return New(o, api, func(*http.Request) error { return nil }, func() int { return 10 })
 }
 
 // load returns a page at its path.
-func (s *Site) load(t *testing.T, path string) (status int, text string) {
+func (s *Pages) load(t *testing.T, path string) (status int, text string) {
 	t.Helper()
 	mux := http.NewServeMux()
-	for _, p := range s.Pages() {
+	for _, p := range s.Routes() {
 		mux.HandleFunc(p.Pattern, p.Handler)
 	}
 	w := httptest.NewRecorder()
@@ -47,7 +47,7 @@ const clusterAnswer = `{"cluster":"jobs","node":"a","leader":"b","term":4,"spare
 // TestClusterPage: the page of a cluster has each node, and texts of nodes as text alone. A server that is alone says
 // so, and has no entry of the menu.
 func TestClusterPage(t *testing.T) {
-	s := newTestSite(Options{}, fakeAPI(map[string]string{"/cluster": clusterAnswer, "/overview": `{"ready":true,"health":"ok","cluster":"jobs"}`}))
+	s := newTestPages(Options{}, fakeAPI(map[string]string{"/cluster": clusterAnswer, "/overview": `{"ready":true,"health":"ok","cluster":"jobs"}`}))
 	_, text := s.load(t, "/cluster")
 	for _, want := range []string{
 		"Cluster jobs", "as node a sees it", "</svg>follower", "</svg>leader", "</svg>unreachable", "6,789", "12,345", "1 m 1 s ago", "1 m 30 s behind", "1.2 ms",
@@ -63,7 +63,7 @@ func TestClusterPage(t *testing.T) {
 	if _, text := s.load(t, "/docs"); !strings.Contains(text, `href="/cluster"`) {
 		t.Error("the menu of a node has no cluster")
 	}
-	alone := newTestSite(Options{}, fakeAPI(map[string]string{"/cluster": `{"nodes":[],"attention":[]}`, "/overview": `{"ready":true,"health":"ok"}`}))
+	alone := newTestPages(Options{}, fakeAPI(map[string]string{"/cluster": `{"nodes":[],"attention":[]}`, "/overview": `{"ready":true,"health":"ok"}`}))
 	if status, text := alone.load(t, "/cluster"); status != http.StatusOK || !strings.Contains(text, "This server is alone") || !strings.Contains(text, `href="/docs/cluster"`) {
 		t.Errorf("%d, %.3000s", status, text)
 	}
@@ -75,7 +75,7 @@ func TestClusterPage(t *testing.T) {
 // TestAway: without a leader, a node shows the cluster at the address of any page, with the files of the page. Other
 // requests are left alone.
 func TestAway(t *testing.T) {
-	s := newTestSite(Options{Path: "/x"}, fakeAPI(map[string]string{"/cluster": clusterAnswer}))
+	s := newTestPages(Options{Path: "/x"}, fakeAPI(map[string]string{"/cluster": clusterAnswer}))
 	load := func(method, path, accept string) *httptest.ResponseRecorder {
 		t.Helper()
 		r := httptest.NewRequest(method, path, nil)
@@ -115,7 +115,7 @@ func TestAway(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/jobs", nil)
 	r.Header.Set("Accept", html)
-	if newTestSite(Options{}, http.NotFoundHandler()).Away(r) != nil {
+	if newTestPages(Options{}, http.NotFoundHandler()).Away(r) != nil {
 		t.Error("a request of the API is answered with a page")
 	}
 }

@@ -44,7 +44,7 @@ func (d *confirmData) Needs() string {
 }
 
 // confirm asks before jobs are changed, a queue is emptied or a connection is closed.
-func (s *Site) confirm(r *http.Request) (*view, error) {
+func (s *Pages) confirm(r *http.Request) (*view, error) {
 	if !s.write {
 		return nil, &apiError{http.StatusForbidden, errReadOnly.Error()}
 	}
@@ -88,7 +88,7 @@ func cameFrom(r *http.Request) string {
 }
 
 // askMatching asks about the jobs that a filter means.
-func (s *Site) askMatching(r *http.Request, d *confirmData, ask, button, help string) (err error) {
+func (s *Pages) askMatching(r *http.Request, d *confirmData, ask, button, help string) (err error) {
 	if d.Count, err = s.count(r, d.Do, d.Filter); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ type operationData struct {
 }
 
 // operation shows a change of many jobs and how far it is.
-func (s *Site) operation(r *http.Request) (*view, error) {
+func (s *Pages) operation(r *http.Request) (*view, error) {
 	var all codec.Operations
 	if err := s.api.get(r, &all, "/operations", "id", r.URL.Query().Get("id")); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ type submitData struct {
 }
 
 // submit is the form of a job. With from=ID it has the values of that job.
-func (s *Site) submit(r *http.Request) (*view, error) {
+func (s *Pages) submit(r *http.Request) (*view, error) {
 	if !s.write {
 		return nil, &apiError{http.StatusForbidden, errReadOnly.Error()}
 	}

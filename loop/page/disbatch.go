@@ -16,7 +16,7 @@ type siteData struct {
 }
 
 // site shows the queues and nodes of the Disbatch site.
-func (s *Site) site(r *http.Request) (*view, error) {
+func (s *Pages) site(r *http.Request) (*view, error) {
 	d := new(siteData)
 	v := &view{name: "site", title: "Disbatch", area: "/disbatch", data: d, static: true}
 	err := s.api.get(r, &d.DisbatchSite, "/disbatch")
@@ -42,11 +42,11 @@ var taskStates = map[string]string{
 
 // taskState writes a state of a task by shape and word. A status of the plugin's own is a number.
 func taskState(t codec.DisbatchTask) siteState {
-	one := siteState{taskStates[t.State], t.State}
+	state := siteState{taskStates[t.State], t.State}
 	if t.State == "completed" {
-		one.Word = "status " + strconv.Itoa(t.Status)
+		state.Word = "status " + strconv.Itoa(t.Status)
 	}
-	return one
+	return state
 }
 
 type siteState struct{ Glyph, Word string }
@@ -64,7 +64,7 @@ type siteTasksData struct {
 var shownStates = []string{"queued", "claimed", "running", "succeeded", "failed", "orphaned", "terminated", "blocked", "cancelled"}
 
 // siteTasks searches the tasks of the site.
-func (s *Site) siteTasks(r *http.Request) (*view, error) {
+func (s *Pages) siteTasks(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := &siteTasksData{Queue: q.Get("queue"), Status: q.Get("status"), Node: q.Get("node"), Filter: q.Get("filter"), Statuses: shownStates}
 	v := &view{name: "site-tasks", title: "Tasks", area: "/disbatch", data: d, static: true}
@@ -83,7 +83,7 @@ type siteTaskData struct {
 }
 
 // siteTask shows a task of the site.
-func (s *Site) siteTask(r *http.Request) (*view, error) {
+func (s *Pages) siteTask(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := new(siteTaskData)
 	v := &view{name: "site-task", title: "Task " + plain(q.Get("id")), area: "/disbatch", data: d, static: true}
@@ -112,7 +112,7 @@ func (s *Site) siteTask(r *http.Request) (*view, error) {
 const mostPart = 48 << 10
 
 // siteText returns the beginning of a payload or an output.
-func (s *Site) siteText(r *http.Request, part string, text *codec.DisbatchText) *payload {
+func (s *Pages) siteText(r *http.Request, part string, text *codec.DisbatchText) *payload {
 	if text.Error != "" {
 		return &payload{Part: part, Size: int(text.Size), Why: sentence(text.Error)}
 	}
@@ -131,6 +131,6 @@ func (s *Site) siteText(r *http.Request, part string, text *codec.DisbatchText) 
 }
 
 // downloadText sends the payload or an output of a task of the site, as bytes.
-func (s *Site) downloadText(w http.ResponseWriter, r *http.Request) {
+func (s *Pages) downloadText(w http.ResponseWriter, r *http.Request) {
 	s.sendBytes(w, r, "/disbatch/text")
 }

@@ -43,7 +43,7 @@ func siteAnswers(t *testing.T) map[string]string {
 // TestDisbatchPages: the pages of a Disbatch site have what others have written as text alone, and are small whatever
 // the size of an output. The menu has them on a node of a site alone.
 func TestDisbatchPages(t *testing.T) {
-	s := newTestSite(Options{}, fakeAPI(siteAnswers(t)))
+	s := newTestPages(Options{}, fakeAPI(siteAnswers(t)))
 	for path, wants := range map[string][]string{
 		"/disbatch":                      {"1,234", "silent", `href="/disbatch/tasks?queue=q"`},
 		"/disbatch/tasks?status=failed":  {"status 7", `<option selected>failed`, `href="/disbatch/task?id=0123456789abcdef01234567"`, `after=next`},
@@ -66,7 +66,7 @@ func TestDisbatchPages(t *testing.T) {
 	if status, text := s.load(t, "/disbatch/text?id=0&name=stderr"); status != http.StatusOK || text != hostileText {
 		t.Errorf("the download: %d, %q", status, text)
 	}
-	without := newTestSite(Options{}, fakeAPI(map[string]string{"/overview": `{"ready":true,"health":"ok"}`}))
+	without := newTestPages(Options{}, fakeAPI(map[string]string{"/overview": `{"ready":true,"health":"ok"}`}))
 	if _, text := without.load(t, "/docs"); strings.Contains(text, `href="/disbatch"`) {
 		t.Error("the menu of a server without a site has one")
 	}
@@ -74,7 +74,7 @@ func TestDisbatchPages(t *testing.T) {
 
 // TestDisbatchSecrecy: --web-payload hides payloads and outputs of tasks, and refuses their bytes.
 func TestDisbatchSecrecy(t *testing.T) {
-	s := newTestSite(Options{Payload: "hide"}, fakeAPI(siteAnswers(t)))
+	s := newTestPages(Options{Payload: "hide"}, fakeAPI(siteAnswers(t)))
 	if _, text := s.load(t, "/disbatch/task?id=0"); strings.Count(text, "--web-payload hides it") != 3 || strings.Contains(text, "/disbatch/text") {
 		t.Errorf("%.5000s", text)
 	}
@@ -85,7 +85,7 @@ func TestDisbatchSecrecy(t *testing.T) {
 
 // TestDisbatchAway: without the database of the site a page says so, and keeps what was searched for.
 func TestDisbatchAway(t *testing.T) {
-	s := newTestSite(Options{}, fakeAPI(map[string]string{"/overview": `{"ready":true,"health":"ok","disbatch":true}`}))
+	s := newTestPages(Options{}, fakeAPI(map[string]string{"/overview": `{"ready":true,"health":"ok","disbatch":true}`}))
 	for path, want := range map[string]string{"/disbatch": "Find tasks", "/disbatch/tasks?node=worker-1": `value="worker-1"`, "/disbatch/task?id=0": `href="/disbatch"`} {
 		status, text := s.load(t, path)
 		if status != http.StatusServiceUnavailable || !strings.Contains(text, `role="alert"`) || !strings.Contains(text, "No leader is known.") || !strings.Contains(text, want) {

@@ -28,12 +28,12 @@ type docsData struct {
 }
 
 // documents lists the documents.
-func (s *Site) documents(*http.Request) (*view, error) {
+func (s *Pages) documents(*http.Request) (*view, error) {
 	return &view{name: "documents", title: "Documents", area: "/docs", data: &docsData{All: s.docs().list}, static: true}, nil
 }
 
 // document shows one document.
-func (s *Site) document(r *http.Request) (*view, error) {
+func (s *Pages) document(r *http.Request) (*view, error) {
 	topic := r.PathValue("topic")
 	all := s.docs()
 	text, ok := all.text[topic]

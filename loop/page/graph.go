@@ -41,7 +41,7 @@ type taskRow struct {
 var distances = map[int]string{-2: "Before those", -1: "It waits for", 1: "Wait for it", 2: "After those"}
 
 // neighbours returns the neighbourhood of a job; nil: it is no task of a graph.
-func (s *Site) neighbours(r *http.Request, d *codec.JobDetails) (*neighbourhood, error) {
+func (s *Pages) neighbours(r *http.Request, d *codec.JobDetails) (*neighbourhood, error) {
 	var g codec.Graph
 	if err := s.api.get(r, &g, "/job/graph", "id", d.ID); err != nil {
 		if status := statusOf(err); status == http.StatusConflict || status == http.StatusNotFound {

@@ -44,7 +44,7 @@ type jobsData struct {
 const pageTime = "60ms"
 
 // jobs searches jobs.
-func (s *Site) jobs(r *http.Request) (*view, error) {
+func (s *Pages) jobs(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := &jobsData{Filter: q.Get("filter"), Select: s.write}
 	d.All = d.Select && d.Filter != "" && utf8.ValidString(d.Filter)
@@ -80,7 +80,7 @@ type jobData struct {
 }
 
 // job shows one job.
-func (s *Site) job(r *http.Request) (*view, error) {
+func (s *Pages) job(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := &jobData{}
 	if err := s.api.get(r, &d.JobDetails, "/job", "id", q.Get("id"), "queue", q.Get("queue"), "name", q.Get("name"), "protocol", q.Get("protocol")); err != nil {
@@ -117,7 +117,7 @@ func textOf(text *string, bytes []byte) []byte {
 }
 
 // download sends the workload or the result of a job, as bytes.
-func (s *Site) download(w http.ResponseWriter, r *http.Request) {
+func (s *Pages) download(w http.ResponseWriter, r *http.Request) {
 	part := r.PathValue("part")
 	if part != "workload" && part != "result" {
 		http.NotFound(w, r)
@@ -127,7 +127,7 @@ func (s *Site) download(w http.ResponseWriter, r *http.Request) {
 }
 
 // sendBytes answers with the bytes that the API has at a path, with the query of the request.
-func (s *Site) sendBytes(w http.ResponseWriter, r *http.Request, path string) {
+func (s *Pages) sendBytes(w http.ResponseWriter, r *http.Request, path string) {
 	if !s.secrecy.showsAll() {
 		http.Error(w, "workloads and results are not sent: --web-payload hides them", http.StatusForbidden)
 		return

@@ -24,7 +24,7 @@ type connectionsData struct {
 }
 
 // connections lists the connections of clients and workers.
-func (s *Site) connections(r *http.Request) (*view, error) {
+func (s *Pages) connections(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := &connectionsData{Protocol: q.Get("protocol")}
 	o, err := s.currentOverview(r)
@@ -56,7 +56,7 @@ func pageLinks(r *http.Request, cursor string) (next, first string) {
 }
 
 // workersOf returns workers of a queue.
-func (s *Site) workersOf(r *http.Request, queue string) (all []connection, err error) {
+func (s *Pages) workersOf(r *http.Request, queue string) (all []connection, err error) {
 	var page codec.Connections
 	if err := s.api.get(r, &page, "/connections", "queue", queue, "limit", "20"); err != nil {
 		return nil, err
@@ -81,18 +81,18 @@ type failedData struct {
 }
 
 // failed shows the failed jobs by queue and cause.
-func (s *Site) failed(r *http.Request) (*view, error) {
+func (s *Pages) failed(r *http.Request) (*view, error) {
 	d := &failedData{FailureCauses: new(codec.FailureCauses)}
 	if err := s.api.get(r, d.FailureCauses, "/jobs/causes"); err != nil {
 		return nil, err
 	}
 	for _, c := range d.Causes {
-		one := cause{FailureCause: c, Name: c.Queue + string(c.QueueBytes)}
-		one.Exact = isExactName(one.Name)
-		if one.Filter = "queue:" + quote(one.Name) + " state:failed"; c.Common != "" {
-			one.Filter += " text:" + quote(c.Common)
+		row := cause{FailureCause: c, Name: c.Queue + string(c.QueueBytes)}
+		row.Exact = isExactName(row.Name)
+		if row.Filter = "queue:" + quote(row.Name) + " state:failed"; c.Common != "" {
+			row.Filter += " text:" + quote(c.Common)
 		}
-		d.Rows = append(d.Rows, one)
+		d.Rows = append(d.Rows, row)
 	}
 	return &view{name: "failed", title: "Failed jobs", area: "/failed", data: d}, nil
 }
@@ -106,7 +106,7 @@ type cronData struct {
 const maxTimes = "5"
 
 // cron lists the cron entries, or shows one.
-func (s *Site) cron(r *http.Request) (*view, error) {
+func (s *Pages) cron(r *http.Request) (*view, error) {
 	entry := r.URL.Query().Get("entry")
 	var all codec.CronEntries
 	d, next := &cronData{One: entry != ""}, ""
@@ -133,7 +133,7 @@ type activityData struct {
 }
 
 // activity shows the last changes.
-func (s *Site) activity(r *http.Request) (*view, error) {
+func (s *Pages) activity(r *http.Request) (*view, error) {
 	d := new(activityData)
 	var operations codec.Operations
 	if err := s.api.get(r, &operations, "/operations"); err != nil {
@@ -174,7 +174,7 @@ type settingsData struct {
 }
 
 // settings shows the settings of the server and the rules for queues.
-func (s *Site) settings(r *http.Request) (*view, error) {
+func (s *Pages) settings(r *http.Request) (*view, error) {
 	d := new(settingsData)
 	var all codec.Settings
 	switch err := s.api.get(r, &all, "/settings"); {
@@ -211,7 +211,7 @@ type projectsData struct {
 }
 
 // projects lists the projects of kts46, or the simulations of one.
-func (s *Site) projects(r *http.Request) (*view, error) {
+func (s *Pages) projects(r *http.Request) (*view, error) {
 	d := &projectsData{Project: r.URL.Query().Get("project")}
 	var all codec.Projects
 	if err := s.api.get(r, &all, "/projects", "project", d.Project, "after", r.URL.Query().Get("after")); err != nil {
@@ -228,7 +228,7 @@ func (s *Site) projects(r *http.Request) (*view, error) {
 }
 
 // tasks shows the queue of dwork tasks.
-func (s *Site) tasks(r *http.Request) (*view, error) {
+func (s *Pages) tasks(r *http.Request) (*view, error) {
 	v, err := s.queueOf(r, tasksQueue)
 	if statusOf(err) == http.StatusNotFound && err != nil {
 		return &view{name: "no-tasks", title: "dwork", area: "/dwork"}, nil

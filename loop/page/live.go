@@ -59,14 +59,14 @@ func (s *streams) join(address string, connections int) *stream {
 	if s.all == nil {
 		s.all = make(map[string]*stream)
 	}
-	one := s.all[address]
-	if one == nil {
-		one = new(stream)
-		s.all[address] = one
+	shared := s.all[address]
+	if shared == nil {
+		shared = new(stream)
+		s.all[address] = shared
 	}
 	s.open++
-	one.browsers++
-	return one
+	shared.browsers++
+	return shared
 }
 
 // leave ends a join.
@@ -80,7 +80,7 @@ func (s *streams) leave(address string) {
 }
 
 // currentCells returns the cells of the page, rendered within the last second; false: the page cannot be shown.
-func (o *stream) currentCells(s *Site, r *http.Request, page pageFunc) (map[string]cell, bool) {
+func (o *stream) currentCells(s *Pages, r *http.Request, page pageFunc) (map[string]cell, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now := time.Now(); now.Sub(o.at) > streamStep*9/10 {
@@ -95,17 +95,17 @@ func (o *stream) currentCells(s *Site, r *http.Request, page pageFunc) (map[stri
 
 // live sends all cells of a page, and then once a second those that change, as a stream of events. The parameter at is
 // the address of the page.
-func (s *Site) live(w http.ResponseWriter, r *http.Request) {
+func (s *Pages) live(w http.ResponseWriter, r *http.Request) {
 	page, at, err := s.pageAt(r, r.URL.Query().Get("at"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	address := at.URL.RequestURI()
-	one := s.streams.join(address, s.maxAPIConns())
-	if one == nil {
+	shared := s.streams.join(address, s.maxAPIConns())
+	if shared == nil {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "too many pages are shown: this one is not updated", http.StatusServiceUnavailable)
+		http.Error(w, "too many pages are shown: this shared is not updated", http.StatusServiceUnavailable)
 		return
 	}
 	defer s.streams.leave(address)
@@ -119,7 +119,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 	end := time.After(streamLife)
 	var before map[string]cell
 	for quiet := 0; ; {
-		now, ok := one.currentCells(s, at, page)
+		now, ok := shared.currentCells(s, at, page)
 		if !ok {
 			return // the page that is loaded next says why
 		}
@@ -146,7 +146,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 }
 
 // send sends one event.
-func (s *Site) send(w http.ResponseWriter, out *http.ResponseController, changed [][2]string) bool {
+func (s *Pages) send(w http.ResponseWriter, out *http.ResponseController, changed [][2]string) bool {
 	_ = out.SetWriteDeadline(time.Now().Add(streamTime)) // fails only when the connection is closed
 	data, err := json.Marshal(changed)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Site) send(w http.ResponseWriter, out *http.ResponseController, changed
 }
 
 // pageAt returns the page at an address of this server, and the request of a browser that loads it.
-func (s *Site) pageAt(r *http.Request, address string) (pageFunc, *http.Request, error) {
+func (s *Pages) pageAt(r *http.Request, address string) (pageFunc, *http.Request, error) {
 	u, err := s.parsePage(address)
 	if err != nil {
 		return nil, nil, err

@@ -40,7 +40,7 @@ func newMeter(part, whole float64) meter {
 }
 
 // home is the overview.
-func (s *Site) home(r *http.Request) (*view, error) {
+func (s *Pages) home(r *http.Request) (*view, error) {
 	o, err := s.currentOverview(r)
 	if err != nil {
 		return nil, err

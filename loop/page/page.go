@@ -1,10 +1,10 @@
 // Package page serves the pages by which people see and run a server.
 //
 // The pages are rendered here with html/template and work without JavaScript. They read and change the server only
-// through the HTTP API, in the same process (ask.go), so that they have no rules of their own.
+// through the HTTP API, in the same process (api.go), so that they have no rules of their own.
 //
-// In reading order: page.go and shell.go carry a request to its page and render it, one file a page collects what it
-// shows, write.go writes names, numbers and times, files/ has the templates, the stylesheet and the script.
+// In reading order: page.go and layout.go carry a request to its page and render it, one file a page collects what it
+// shows, format.go writes names, numbers and times, files/ has the templates, the stylesheet and the script.
 package page
 
 import (
@@ -57,8 +57,8 @@ func (o *Options) Check() error {
 
 const pathLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
-// Site is the pages of one server.
-type Site struct {
+// Pages is the pages of one server.
+type Pages struct {
 	api     api
 	root    string // in front of every path; empty or /x
 	write   bool
@@ -78,8 +78,8 @@ type Site struct {
 
 // New makes the pages. handler answers the requests of the HTTP API; allow returns why one is refused, connections how
 // many connections the API may have.
-func New(o Options, handler http.Handler, allow func(*http.Request) error, connections func() int) *Site {
-	s := &Site{
+func New(o Options, handler http.Handler, allow func(*http.Request) error, connections func() int) *Pages {
+	s := &Pages{
 		api: api{handler, allow}, root: strings.TrimSuffix(o.Path, "/"), write: o.Web != ReadOnly,
 		sparks: make(map[string]spark), maxAPIConns: connections,
 	}
@@ -94,39 +94,39 @@ func New(o Options, handler http.Handler, allow func(*http.Request) error, conne
 var files embed.FS
 
 // pageFunc collects what the template of a page shows.
-type pageFunc func(s *Site, r *http.Request) (*view, error)
+type pageFunc func(s *Pages, r *http.Request) (*view, error)
 
 // pageFuncs are the pages by their paths.
 var pageFuncs = map[string]pageFunc{
-	"/{$}":         (*Site).home,
-	"/queues":      (*Site).queues,
-	"/queue":       (*Site).queue,
-	"/jobs":        (*Site).jobs,
-	"/job":         (*Site).job,
-	"/failed":      (*Site).failed,
-	"/connections": (*Site).connections,
-	"/cron":        (*Site).cron,
-	"/dwork":       (*Site).tasks,
-	"/kts46":       (*Site).projects,
-	"/cluster":     (*Site).cluster,
-	"/activity":    (*Site).activity,
+	"/{$}":         (*Pages).home,
+	"/queues":      (*Pages).queues,
+	"/queue":       (*Pages).queue,
+	"/jobs":        (*Pages).jobs,
+	"/job":         (*Pages).job,
+	"/failed":      (*Pages).failed,
+	"/connections": (*Pages).connections,
+	"/cron":        (*Pages).cron,
+	"/dwork":       (*Pages).tasks,
+	"/kts46":       (*Pages).projects,
+	"/cluster":     (*Pages).cluster,
+	"/activity":    (*Pages).activity,
 
-	"/disbatch":       (*Site).site,
-	"/disbatch/tasks": (*Site).siteTasks,
-	"/disbatch/task":  (*Site).siteTask,
+	"/disbatch":       (*Pages).site,
+	"/disbatch/tasks": (*Pages).siteTasks,
+	"/disbatch/task":  (*Pages).siteTask,
 
-	"/operation":    (*Site).operation,
-	"/confirm":      (*Site).confirm,
-	"/submit":       (*Site).submit,
-	"/settings":     (*Site).settings,
-	"/docs":         (*Site).documents,
-	"/docs/{topic}": (*Site).document,
+	"/operation":    (*Pages).operation,
+	"/confirm":      (*Pages).confirm,
+	"/submit":       (*Pages).submit,
+	"/settings":     (*Pages).settings,
+	"/docs":         (*Pages).documents,
+	"/docs/{topic}": (*Pages).document,
 }
 
-// Pages returns the pages for the HTTP server.
-func (s *Site) Pages() (all []web.Page) {
+// Routes returns the pages for the HTTP server.
+func (s *Pages) Routes() (all []web.Route) {
 	add := func(method, path string, serve http.HandlerFunc) {
-		all = append(all, web.Page{Pattern: method + " " + s.root + path, Long: true, Handler: s.guarded(serve), Allow: s.allow})
+		all = append(all, web.Route{Pattern: method + " " + s.root + path, Long: true, Handler: s.guarded(serve), Allow: s.allow})
 	}
 	for path, page := range pageFuncs {
 		add(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, page) })
@@ -150,7 +150,7 @@ const answerTime = 30 * time.Second
 const maxForm = 64 << 10
 
 // guarded bounds what a request of a page may take, and sets what a browser may do with the answer.
-func (s *Site) guarded(serve http.HandlerFunc) http.HandlerFunc {
+func (s *Pages) guarded(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
@@ -173,7 +173,7 @@ func secure(h http.Header) {
 }
 
 // allow refuses a request as the API does.
-func (s *Site) allow(w http.ResponseWriter, r *http.Request) bool {
+func (s *Pages) allow(w http.ResponseWriter, r *http.Request) bool {
 	err := s.api.allow(r)
 	if err != nil {
 		secure(w.Header())

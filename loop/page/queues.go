@@ -17,7 +17,7 @@ type queueRow struct {
 	Spark template.HTML
 }
 
-func (s *Site) queueRow(r *http.Request, q *codec.Queue) queueRow {
+func (s *Pages) queueRow(r *http.Request, q *codec.Queue) queueRow {
 	raw := q.Queue + string(q.QueueBytes)
 	return queueRow{*q, raw, fragmentKey(raw), s.sparkOf(r, raw)}
 }
@@ -43,7 +43,7 @@ type queuesData struct {
 }
 
 // queues lists the queues.
-func (s *Site) queues(r *http.Request) (*view, error) {
+func (s *Pages) queues(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := &queuesData{Contains: q.Get("contains"), Sort: cmp.Or(q.Get("sort"), "ready")}
 	var page codec.Queues
@@ -95,10 +95,12 @@ type stateJobs struct {
 const firstJobs = "5"
 
 // queue shows one queue.
-func (s *Site) queue(r *http.Request) (*view, error) { return s.queueOf(r, r.URL.Query().Get("queue")) }
+func (s *Pages) queue(r *http.Request) (*view, error) {
+	return s.queueOf(r, r.URL.Query().Get("queue"))
+}
 
 // queueOf shows the queue of a name, in bytes.
-func (s *Site) queueOf(r *http.Request, raw string) (*view, error) {
+func (s *Pages) queueOf(r *http.Request, raw string) (*view, error) {
 	var page codec.Queues
 	if err := s.api.get(r, &page, "/queues", "queue", raw); err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			return n, err
 		}
 		n += k
-		c.s.Loop.Frames[c.s.Protocol]++
+		c.s.Loop.Frames[c.s.ProtocolID]++
 		c.handle(&f)
 		if c.s.FlushLarge() {
 			break
@@ -120,7 +120,7 @@ func (c *conversation) handshake(in []byte) (int, error) {
 	}
 	c.framing, c.version, c.roles = h.Framing, &plainVersion, 1<<h.Role
 	if h.Framing == codec.CRC {
-		c.s.Capabilities = sched.Named
+		c.s.Capabilities = sched.NameOnly
 		c.version, c.roles = c.crc, byClient|byWorker|byCRC
 		// Workers of 2026 start no job without this SUCCESS. go-periodic's workers up to early 2023 stop after ten
 		// unexpected replies; they register as clients. No client needs it.
@@ -130,7 +130,7 @@ func (c *conversation) handshake(in []byte) (int, error) {
 		c.s.Role = protocol.RoleWorker
 	}
 	c.s.HandshakeDone = true
-	c.s.Touch()
+	c.s.OpenOut()
 	if id := c.s.ConnectionID; c.version.dataReports {
 		c.s.Out = codec.AppendHelloReplyData(c.s.Out, id)
 	} else {
@@ -211,7 +211,7 @@ func (c *conversation) handle(f *codec.Frame) {
 	case codec.RecvData:
 		ok = c.recvData(f)
 	case codec.JobUnassigned:
-		_ = c.p.sched.Release(c.s.Loop.Now, c.s.Peer(), uint64(f.MsgID), c.s.Loop.Sink)
+		_ = c.p.sched.ReleaseNewest(c.s.Loop.Now, c.s.Peer(), uint64(f.MsgID), c.s.Loop.Sink)
 	case codec.JobAssigned: // it has no effect
 	default:
 		ok = c.handleAdmin(f)
@@ -236,13 +236,13 @@ func (c *conversation) answerCommand(f *codec.Frame) {
 
 // reply sends a response without arguments.
 func (c *conversation) reply(msgID uint32, cmd codec.Command) {
-	c.s.Touch()
+	c.s.OpenOut()
 	c.s.Out = codec.AppendReply(c.s.Out, c.framing, msgID, cmd)
 }
 
 // replyWith sends a response with arguments.
 func (c *conversation) replyWith(msgID uint32, cmd codec.Command, args ...byte) {
-	c.s.Touch()
+	c.s.OpenOut()
 	start := len(c.s.Out)
 	out := codec.AppendMessage(codec.BeginResponse(c.s.Out, c.framing), msgID, cmd)
 	out = append(out, args...)

@@ -29,7 +29,7 @@ type Protocol struct {
 
 var _ interface {
 	protocol.LoopServed
-	protocol.Restorer
+	protocol.SettingsRestorer
 } = (*Protocol)(nil)
 
 // New makes the protocol without opening its addresses.
@@ -62,7 +62,7 @@ func (p *Protocol) start(version string) func(*protocol.Session) protocol.Conver
 	}
 }
 
-// Restore implements protocol.Restorer.
+// Restore implements protocol.SettingsRestorer.
 func (p *Protocol) Restore(key string, value []byte) error {
 	if key, ok := strings.CutPrefix(key, configPrefix); ok {
 		p.config.restore(key, value)

@@ -22,7 +22,7 @@ func (c *conversation) status(msgID uint32, prefix []byte, form codec.StatusForm
 		return
 	}
 	c.s.Cost += 2 * queues // to look at each and to write it
-	c.s.Touch()
+	c.s.OpenOut()
 	start := len(c.s.Out)
 	out := binary.BigEndian.AppendUint32(codec.BeginResponse(c.s.Out, c.framing), msgID)
 	out = append(out, prefix...)

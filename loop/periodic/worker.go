@@ -17,7 +17,7 @@ func (c *conversation) grab(msgID uint32) {
 		c.reply(msgID, codec.Success)
 	}
 	if !c.backlog.empty() {
-		c.s.Touch()
+		c.s.OpenOut()
 		c.s.Assigned = true
 		c.assign(msgID, c.popBacklog())
 		return

@@ -1,7 +1,7 @@
 package protocol
 
-// Documents is a Protocol with documents in the journal.
-type Documents interface {
+// DocumentRestorer is a Protocol with documents in the journal.
+type DocumentRestorer interface {
 	// RestoreDocument takes a document from the journal, after the settings and in the order of
 	// kinds. It keeps no view of d.
 	RestoreDocument(d *Document) error

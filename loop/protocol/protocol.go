@@ -38,8 +38,8 @@ type LoopServed interface {
 	CloseReasons() []CloseReason
 }
 
-// Restorer is a Protocol with settings in the journal.
-type Restorer interface {
+// SettingsRestorer is a Protocol with settings in the journal.
+type SettingsRestorer interface {
 	// Restore takes a setting from the journal and ignores settings of other protocols. The server
 	// calls it for each setting at the start, before Ports.
 	Restore(key string, value []byte) error
@@ -157,7 +157,7 @@ type Host interface {
 	// Await blocks until a group is committed, or returns an error because it never will be. It is
 	// for a goroutine that has one request, see Acknowledger.
 	Await(group uint64) error
-	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
+	// PutSetting journals a setting. SettingsRestorer.Restore takes it at the next start.
 	PutSetting(key string, value []byte)
 	// PutDocument journals a new or changed document.
 	PutDocument(*Document)

@@ -26,8 +26,8 @@ type Service interface {
 	Close()
 }
 
-// Holders is a Protocol whose workers hold jobs across a restart.
-type Holders interface {
+// HolderRestorer is a Protocol whose workers hold jobs across a restart.
+type HolderRestorer interface {
 	// Holder returns the worker of a name from the journal; nil makes its jobs ready. The server
 	// calls it before Listen.
 	Holder(name string) *sched.Peer
@@ -41,8 +41,8 @@ type Acknowledger interface {
 	Committed()
 }
 
-// Pager is a Protocol with pages on the --http port.
-type Pager interface{ Pages() []web.Page }
+// RouteProvider is a Protocol with routes on the --http port.
+type RouteProvider interface{ Routes() []web.Route }
 
 // Sink takes the deliveries that a goroutine outside of the event loops causes.
 type Sink interface {

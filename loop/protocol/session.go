@@ -45,10 +45,10 @@ type Session struct {
 	// Both are set before the first call of Peer.
 	Capabilities sched.Capabilities
 	Label        string
-	Scheduled    *sched.Peer // the peer in the scheduler; nil before the first call of Peer
+	SchedPeer    *sched.Peer // the peer in the scheduler; nil before the first call of Peer
 
-	Role     Role  // set when it is known
-	Protocol uint8 // the number of the protocol in Loop.Frames
+	Role       Role  // set when it is known
+	ProtocolID uint8 // the number of the protocol in Loop.Frames
 
 	Out      []byte // encoded and not written yet; Touch comes before an append
 	Assigned bool   // the peer was handed a job in this turn
@@ -81,18 +81,18 @@ func (l *Loop) Result(space sched.Space, data []byte) []byte {
 
 // Peer returns the session's peer in the scheduler. The first call makes it.
 func (s *Session) Peer() *sched.Peer {
-	if s.Scheduled == nil {
-		s.Scheduled = s.NewPeer()
+	if s.SchedPeer == nil {
+		s.SchedPeer = s.NewPeer()
 	}
-	return s.Scheduled
+	return s.SchedPeer
 }
 
 // PauseIfCostly reports whether Consume has to stop before the next request, because the requests of this turn cost too
 // much. The session is paused then: Consume is called again in the next turn.
 func (s *Session) PauseIfCostly() bool {
 	cost := s.Cost
-	if s.Scheduled != nil {
-		cost += s.Scheduled.TakeCost()
+	if s.SchedPeer != nil {
+		cost += s.SchedPeer.TakeCost()
 	}
 	s.Cost = 0
 	return cost > 0 && s.AddCost(cost)
@@ -112,7 +112,7 @@ func (s *Session) Reply(reply []byte) {
 		s.SendAfterCommit(0, reply)
 		return
 	}
-	s.Touch()
+	s.OpenOut()
 	s.Out = append(s.Out, reply...)
 }
 
@@ -178,7 +178,7 @@ type Quieted interface {
 // Transport is the server's half of a session.
 type Transport interface {
 	// Touch gives Out a buffer, which is written at the end of the turn.
-	Touch()
+	OpenOut()
 	// FlushLarge writes output that is already large, and ends the session of a peer with more unread output than
 	// --max-outbound. It returns true if the session has ended: Consume stops then.
 	FlushLarge() (ended bool)

@@ -61,7 +61,7 @@ func (s *Setting) Text() string {
 	case []string:
 		return strings.Join(v, ",")
 	case time.Duration:
-		return Spell(v)
+		return FormatDuration(v)
 	case int:
 		if s.Tag.Get("type") == "size" {
 			return Bytes(int64(v))
@@ -80,8 +80,8 @@ func (s *Setting) Shown() string {
 	return text
 }
 
-// Spell writes a time without zero units at its end, 10m instead of 10m0s.
-func Spell(d time.Duration) string {
+// FormatDuration writes a time without zero units at its end, 10m instead of 10m0s.
+func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -187,7 +187,7 @@ func (s *Setting) checkBounds() error {
 func (s *Setting) printed(n int64) any {
 	switch {
 	case s.Value.Type() == reflect.TypeFor[time.Duration]():
-		return Spell(time.Duration(n))
+		return FormatDuration(time.Duration(n))
 	case s.Tag.Get("type") == "size":
 		return journal.Size(n).Exact()
 	}

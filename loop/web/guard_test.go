@@ -190,7 +190,7 @@ func TestGuardPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, append(Profiles(), Page{Pattern: "GET /dwork/graph", Handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "graph") }},
+	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, append(Profiles(), Route{Pattern: "GET /dwork/graph", Handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "graph") }},
 		Probe("/readyz", ready), Probe("/healthz", ready))...)
 	ask := func(path, host string, headers ...string) int {
 		r := fromHere(httptest.NewRequest(http.MethodGet, path, http.NoBody))

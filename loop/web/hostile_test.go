@@ -118,7 +118,7 @@ func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		l, ended := make(pipes), make(chan error, 1)
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, Probe("/healthz", ready), Page{Pattern: "GET /slow", Probe: true, Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, Probe("/healthz", ready), Route{Pattern: "GET /slow", Probe: true, Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
 		go func() { ended <- server.Serve() }()
 		asking := l.dial(slow)
 		var all, answered []net.Conn // in the order in which they are replaced
@@ -238,7 +238,7 @@ func TestConnectionReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ended, leave := make(pipes), make(chan error, 1), make(chan bool)
 		var working atomic.Int32
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, Probe("/healthz", ready), Page{Pattern: "POST /work", Probe: true, Handler: func(_ http.ResponseWriter, r *http.Request) {
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, Probe("/healthz", ready), Route{Pattern: "POST /work", Probe: true, Handler: func(_ http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Add(-1)
 			select {

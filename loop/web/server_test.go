@@ -109,7 +109,7 @@ func TestTransferMoves(t *testing.T) {
 // One that is evicted during its turn keeps both.
 func TestTransferWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, turns := Transfers{Budget: budget.Budget{Max: 10}}, make(Turns, 1)
+		all, turns := Transfers{Budget: budget.Budget{Max: 10}}, make(Semaphore, 1)
 		turns <- struct{}{}
 		var peer stubPeer
 		ctx, waiting := all.Begin(t.Context(), &peer)

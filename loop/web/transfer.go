@@ -32,7 +32,7 @@ type Transfer struct {
 	stop  context.CancelFunc
 	renew time.Duration
 	turn  atomic.Bool // the transfer waits for a turn or has one
-	taken []Turns
+	taken []Semaphore
 }
 
 // Begin starts a transfer that holds nothing yet; End ends it. The returned context ends with the transfer. When the
@@ -104,17 +104,17 @@ func (t *Transfer) Send(w io.Writer, answer []byte) error {
 	return nil
 }
 
-// Turns let as many requests at once use a resource as its capacity.
-type Turns chan struct{}
+// Semaphore let as many requests at once use a resource as its capacity.
+type Semaphore chan struct{}
 
 // Wait takes a turn; then the transfer holds n bytes. It returns false when ctx ends first or the transfer was evicted.
-func (t *Transfer) Wait(ctx context.Context, turns Turns, bytes int) bool {
+func (t *Transfer) Wait(ctx context.Context, turns Semaphore, bytes int) bool {
 	t.turn.Store(true)
 	return t.Take(ctx, turns) && t.Resize(bytes)
 }
 
 // Take takes a turn, unless the transfer has it. It returns false when ctx ends first.
-func (t *Transfer) Take(ctx context.Context, turns Turns) bool {
+func (t *Transfer) Take(ctx context.Context, turns Semaphore) bool {
 	if slices.Contains(t.taken, turns) {
 		return true
 	}

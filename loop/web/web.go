@@ -107,23 +107,23 @@ func contended(taking *sync.Mutex, profile http.Handler, begin func() (end func(
 // takingMutex and takingBlock are held while Go records the profile: its rate is set for the whole process.
 var takingMutex, takingBlock sync.Mutex
 
-// Page is a further page to serve: a pattern of net/http and its handler.
-type Page struct {
+// Route is a pattern of net/http to serve, and its handler.
+type Route struct {
 	Pattern string
 	Handler http.HandlerFunc
 	Probe   bool // monitors ask for it, under any host name
 	// Long requests are an interface's: Admit counts their connections, the handler bounds their bodies and sets the
 	// time to read an answer when it has one.
 	Long bool
-	// Allow, of a Long page, answers a request that it refuses, and returns false; nil: all are allowed. It is asked
+	// Allow, of a Long route, answers a request that it refuses, and returns false; nil: all are allowed. It is asked
 	// before the connection is admitted.
 	Allow func(w http.ResponseWriter, r *http.Request) bool
 }
 
 // Profiles returns Go's profiles. They show the program's memory and can keep it busy: serve them only where the
 // administrator alone has access.
-func Profiles() []Page {
-	return []Page{
+func Profiles() []Route {
+	return []Route{
 		{Pattern: "/debug/pprof/", Handler: pprof.Index},
 		{Pattern: "/debug/pprof/cmdline", Handler: pprof.Cmdline},
 		{Pattern: "/debug/pprof/profile", Handler: pprof.Profile},
@@ -142,8 +142,8 @@ func Profiles() []Page {
 
 // Probe returns a probe of an orchestrator. It answers 200, or 503 when state says that something is wrong, with a line
 // of text.
-func Probe(path string, state func() (ok bool, text string)) Page {
-	return Page{Pattern: "GET " + path, Probe: true, Handler: func(w http.ResponseWriter, _ *http.Request) {
+func Probe(path string, state func() (ok bool, text string)) Route {
+	return Route{Pattern: "GET " + path, Probe: true, Handler: func(w http.ResponseWriter, _ *http.Request) {
 		ok, text := state()
 		if !ok {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -161,31 +161,31 @@ func RefuseJSON(w http.ResponseWriter, status int, why string) {
 
 // onThisMachine returns a handler that refuses requests from other machines: there are no users whose rights it could
 // check.
-func onThisMachine(pages http.Handler) http.Handler {
+func onThisMachine(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
 			w.Header().Set("Connection", "close")
 			RefuseJSON(w, http.StatusForbidden, "this page answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
 			return
 		}
-		pages.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	})
 }
 
-// New returns a server on l. It serves the pages and the metrics, which it reads by calling samples once per scrape.
+// New returns a server on l. It serves the routes and the metrics, which it reads by calling samples once per scrape.
 // The guard does not see requests for /metrics and the probes: monitors may use any host name, and the answers tell a
-// page nothing. Other pages that are not Long answer requests of this machine alone.
+// page nothing. Other routes that are not Long answer requests of this machine alone.
 //
 // admit is Config.Admit.
-func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), err error), pages ...Page) *Server {
+func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), err error), routes ...Route) *Server {
 	registry, counted := prometheus.NewRegistry(), &requests{answers: make(map[answered]uint64)}
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	all := gatherer{registry, func() []Sample { return slices.Concat(samples(), guard.samples(), counted.samples()) }}
 	open, guarded := http.NewServeMux(), http.NewServeMux()
-	pages = append(pages, Page{Pattern: "GET /metrics", Probe: true,
+	routes = append(routes, Route{Pattern: "GET /metrics", Probe: true,
 		Handler: promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP})
-	for _, p := range pages {
+	for _, p := range routes {
 		mux := guarded
 		if p.Probe {
 			mux = open
@@ -212,7 +212,7 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 	}
 	return NewServer(l, Config{
 		Handler: guarded, Guard: guard, Log: guard.log,
-		Refuse: func(w http.ResponseWriter, why string) { RefuseJSON(w, http.StatusForbidden, why) }, // programs ask for most pages
+		Refuse: func(w http.ResponseWriter, why string) { RefuseJSON(w, http.StatusForbidden, why) }, // programs ask for most routes
 		Around: func(guarded http.Handler) http.Handler {
 			open.Handle("/", guarded)
 			return counted.handler(shortAnswers(open))
@@ -221,12 +221,12 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 	})
 }
 
-// shortAnswers gives pages less time to be read than profiles, which have writeTimeout.
-func shortAnswers(pages http.Handler) http.HandlerFunc {
+// shortAnswers gives answers less time to be read than profiles, which have writeTimeout.
+func shortAnswers(next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 		}
-		pages.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	}
 }

@@ -56,7 +56,7 @@ func TestContended(t *testing.T) {
 
 // TestProfilesAreAskedFor: the metrics port serves Go's profiles only on request.
 func TestProfilesAreAskedFor(t *testing.T) {
-	for _, pages := range [][]Page{nil, Profiles()} {
+	for _, pages := range [][]Route{nil, Profiles()} {
 		reply := httptest.NewRecorder()
 		New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, pages...).http.Handler.ServeHTTP(reply, fromHere(httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/cmdline", nil)))
 		if found := reply.Code == http.StatusOK; found != (pages != nil) {

@@ -23,9 +23,9 @@ func (c *clock) read(second int64, done uint64, ready int) {
 	}
 }
 
-// TestView: what happened is found in the slots of each span, and sums up to what was counted, also when readings are
-// late.
-func TestView(t *testing.T) {
+// TestHistoryView: what happened is found in the slots of each span, and sums up to what was counted, also when
+// readings are late.
+func TestHistoryView(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	c := clock{}
 	all := map[int64]uint64{}

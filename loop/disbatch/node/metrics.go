@@ -93,11 +93,11 @@ func (n *Node) serveMetrics() (stop func(), err error) {
 		return nil, err
 	}
 	n.log.Info("listening", "protocol", "http", "address", "http://"+l.Addr().String())
-	pages := []web.Page{web.Probe("/healthz", func() (bool, string) { return true, "ok" })}
+	routes := []web.Route{web.Probe("/healthz", func() (bool, string) { return true, "ok" })}
 	if n.o.Profiles {
-		pages = append(pages, web.Profiles()...)
+		routes = append(routes, web.Profiles()...)
 	}
-	server, done := web.New(l, guard, n.Samples, nil, pages...), make(chan struct{})
+	server, done := web.New(l, guard, n.Samples, nil, routes...), make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := server.Serve(); err != nil {

@@ -100,14 +100,14 @@ type subject struct {
 
 // queueState is a queue that the node serves.
 type queueState struct {
-	queue   store.Queue
-	plugin  config.Plugin
-	slots   int  // in use by claims and tasks of this process
-	others  int  // tasks of other processes that count against the limit
-	share   int  // slots that are refilled as soon as they are free, see Node.share
-	extra   int  // claims beyond share that may still start before the next tick
-	empty   bool // a claim found no task or no room; until the next tick
-	backoff int  // the number of coming ticks that allow no extra claims
+	queue     store.Queue
+	plugin    config.Plugin
+	slots     int  // in use by claims and tasks of this process
+	others    int  // tasks of other processes that count against the limit
+	share     int  // slots that are refilled as soon as they are free, see Node.share
+	extra     int  // claims beyond share that may still start before the next tick
+	exhausted bool // a claim found no task or no room; until the next tick
+	backoff   int  // the number of coming ticks that allow no extra claims
 }
 
 // New returns a node that Run starts. It does not connect to the database.

@@ -86,7 +86,7 @@ func (n *Node) spawn(q *queueState, claimers int) {
 // hasRoom reports whether a queue may have more slots: 1 for a new slot, 0 for one that counts already. The caller
 // holds mu.
 func (n *Node) hasRoom(q *queueState, more int) bool {
-	return !n.halted && !q.empty && n.fitsLimits(q, more) && (q.slots+more <= q.share || q.extra > 0)
+	return !n.halted && !q.exhausted && n.fitsLimits(q, more) && (q.slots+more <= q.share || q.extra > 0)
 }
 
 // fitsLimits reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
@@ -177,10 +177,10 @@ func (n *Node) acceptClaim(q *queueState, c *slotClaim, t *store.Task, err error
 		q.extra, q.backoff = 0, n.randomBelow(maxBackoff+1)
 		return nil, errNoTask
 	case errors.Is(err, errOverLimit), errors.Is(err, store.ErrNotFound):
-		q.empty = true
+		q.exhausted = true
 		return nil, errNoTask
 	case err != nil:
-		q.empty = true
+		q.exhausted = true
 		return nil, err
 	}
 	if n.own[t.ID] || n.halted {

@@ -63,7 +63,7 @@ func takeLargeTurn(ctx context.Context) error {
 // bounded limits how many requests are answered at once, and counts bodies and replies in a budget. A request's turn
 // begins when its whole body has come and ends when its reply is complete: no request waits for slow clients.
 func bounded(transfers *web.Transfers, next http.Handler) http.Handler {
-	usualTurns, largeTurns := make(web.Turns, maxRequests), make(web.Turns, maxLarge)
+	usualTurns, largeTurns := make(web.Semaphore, maxRequests), make(web.Semaphore, maxLarge)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()

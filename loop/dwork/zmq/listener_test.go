@@ -228,8 +228,8 @@ func TestTurns(t *testing.T) {
 	c.expect(frames("", "me"))
 }
 
-// TestThousand has a thousand connections at once, each served twice, and lets each come back.
-func TestThousand(t *testing.T) {
+// TestThousandConnections has a thousand connections at once, each served twice, and lets each come back.
+func TestThousandConnections(t *testing.T) {
 	n := 1000
 	if testing.Short() {
 		n = 100

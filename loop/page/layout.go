@@ -78,7 +78,7 @@ var menu = []menuGroup{
 }
 
 // serve answers with a page.
-func (s *Site) serve(w http.ResponseWriter, r *http.Request, page pageFunc) {
+func (s *Pages) serve(w http.ResponseWriter, r *http.Request, page pageFunc) {
 	text, status := s.render(r, page)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -86,7 +86,7 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request, page pageFunc) {
 }
 
 // render returns a page and its status. A page that fails is replaced by the error page.
-func (s *Site) render(r *http.Request, page pageFunc) (text []byte, status int) {
+func (s *Pages) render(r *http.Request, page pageFunc) (text []byte, status int) {
 	v, err := s.collect(r, page)
 	var main, whole bytes.Buffer
 	if err == nil {
@@ -108,7 +108,7 @@ func (s *Site) render(r *http.Request, page pageFunc) (text []byte, status int) 
 }
 
 // collect collects what a page shows.
-func (s *Site) collect(r *http.Request, page pageFunc) (*view, error) {
+func (s *Pages) collect(r *http.Request, page pageFunc) (*view, error) {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return nil, &apiError{http.StatusBadRequest, "the address cannot be read: " + err.Error()}
 	}
@@ -116,7 +116,7 @@ func (s *Site) collect(r *http.Request, page pageFunc) (*view, error) {
 }
 
 // shell returns the frame of a page.
-func (s *Site) shell(r *http.Request, v *view) *shell {
+func (s *Pages) shell(r *http.Request, v *view) *shell {
 	now := time.Now()
 	zone, _ := now.Zone()
 	f := &shell{
@@ -210,7 +210,7 @@ func loadAssets() map[string]*asset {
 }
 
 // assetURL returns the path of a file.
-func (s *Site) assetURL(file string) (string, error) {
+func (s *Pages) assetURL(file string) (string, error) {
 	ext := path.Ext(file)
 	for name := range s.assets {
 		if strings.HasPrefix(name, strings.TrimSuffix(file, ext)+".") && path.Ext(name) == ext {
@@ -221,7 +221,7 @@ func (s *Site) assetURL(file string) (string, error) {
 }
 
 // serveAsset answers with a file of the pages.
-func (s *Site) serveAsset(w http.ResponseWriter, r *http.Request) {
+func (s *Pages) serveAsset(w http.ResponseWriter, r *http.Request) {
 	a := s.assets[r.PathValue("file")]
 	if a == nil {
 		http.Error(w, "there is no such file; load the page again", http.StatusNotFound)
@@ -293,7 +293,7 @@ func themeOf(r *http.Request) string {
 }
 
 // setTheme keeps the theme that a form has chosen, and goes back to the page of the form.
-func (s *Site) setTheme(w http.ResponseWriter, r *http.Request) {
+func (s *Pages) setTheme(w http.ResponseWriter, r *http.Request) {
 	theme := r.PostFormValue("theme")
 	if !slices.Contains(themes, theme) {
 		http.Error(w, "the theme is auto, light or dark", http.StatusBadRequest)
@@ -306,7 +306,7 @@ func (s *Site) setTheme(w http.ResponseWriter, r *http.Request) {
 // cookieAge is how long a browser keeps a cookie, in seconds.
 const cookieAge = 365 * 24 * 3600
 
-func (s *Site) setCookie(w http.ResponseWriter, name, value string) {
+func (s *Pages) setCookie(w http.ResponseWriter, name, value string) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // the port speaks plain HTTP
 		Name: name, Value: value, Path: s.root + "/", MaxAge: cookieAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
@@ -316,7 +316,7 @@ func (s *Site) setCookie(w http.ResponseWriter, name, value string) {
 var errNotHere = errors.New("not a page of this server")
 
 // back returns the address of a page of this server to go back to; other, below the root, when address is none.
-func (s *Site) back(address, other string) string {
+func (s *Pages) back(address, other string) string {
 	if u, err := s.parsePage(address); err == nil {
 		return u.RequestURI()
 	}
@@ -324,7 +324,7 @@ func (s *Site) back(address, other string) string {
 }
 
 // parsePage parses the address of a page of this server.
-func (s *Site) parsePage(address string) (*url.URL, error) {
+func (s *Pages) parsePage(address string) (*url.URL, error) {
 	u, err := url.ParseRequestURI(address)
 	switch {
 	case err != nil:

@@ -173,8 +173,8 @@ func (p *Protocol) missing(project, name string) error {
 }
 
 // numbersOf returns the numbers of a job in MongoDB.
-func numbersOf(d *store.Job) (numbers, error) {
-	n, err := newNumbers(d.Duration, d.Step, d.Batch)
+func numbersOf(d *store.Job) (batchParams, error) {
+	n, err := newBatchParams(d.Duration, d.Step, d.Batch)
 	n.total = d.Total
 	return n, err
 }
@@ -204,7 +204,7 @@ func (p *Protocol) mirror(project string, d *store.Job) (*job, error) {
 		known.jobs[d.Name] = j
 		p.entries++
 	}
-	if j.numbers != numbers {
+	if j.batchParams != numbers {
 		p.setDefinition(j, numbers, numbers.definition())
 	}
 	if !j.progress.Mirrored {
@@ -215,13 +215,13 @@ func (p *Protocol) mirror(project string, d *store.Job) (*job, error) {
 }
 
 // setDefinition journals a new definition of a job.
-func (p *Protocol) setDefinition(j *job, numbers numbers, definition []byte) {
-	j.numbers = numbers
+func (p *Protocol) setDefinition(j *job, numbers batchParams, definition []byte) {
+	j.batchParams = numbers
 	p.saveDefinition(j, definition)
 }
 
 // definition is the journal's stand-in for a definition that only MongoDB has.
-func (n *numbers) definition() []byte {
+func (n *batchParams) definition() []byte {
 	return fmt.Appendf(nil, "simulationParameters: {duration: %v, stepDuration: %v, batchLength: %d}\n", n.duration, n.step, n.batch)
 }
 

@@ -4,8 +4,8 @@ package sched
 
 import "sync"
 
-// guard is a shard's lock. It counts the steps that were ever done under it, see countSteps.
-type guard struct {
+// stepMutex is a shard's lock. It counts the steps that were ever done under it, see countSteps.
+type stepMutex struct {
 	sync.Mutex
 	steps    int
 	begin    int // steps when the lock was taken
@@ -13,13 +13,13 @@ type guard struct {
 }
 
 // Lock implements sync.Locker.
-func (g *guard) Lock() {
+func (g *stepMutex) Lock() {
 	g.Mutex.Lock()
 	g.begin = g.steps
 }
 
 // Unlock implements sync.Locker.
-func (g *guard) Unlock() {
+func (g *stepMutex) Unlock() {
 	g.maxSteps = max(g.maxSteps, g.steps-g.begin)
 	g.Mutex.Unlock()
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Lead is the time of this node as leader in one term. It is the journal.Replicator of a server.
+// Leadership is the time of this node as leader in one term. It is the journal.Replicator of a server.
 //
 // It ends before another node can lead, even if this node does not hear of it. Otherwise two nodes could answer what
 // has no group in the journal, such as a handed-out job or a submission that changes nothing. For electionTicks after a
 // node has heard from the leader it votes for no other. So each time that a majority answers, the lease lasts for
 // leaseTicks from the moment of the question.
-type Lead struct {
+type Leadership struct {
 	n     *Node
 	term  uint64
 	ready chan struct{} // closed when the first entry of the term, and so all before it, are committed and there is a lease
-	lost  chan struct{} // closed when the Lead ends
+	lost  chan struct{} // closed when the Leadership ends
 	lease atomic.Int64  // the uptime at which the lease ends; 0: it has not begun
 
 	mu            sync.Mutex
@@ -36,7 +36,7 @@ const maxProposed = 32 << 20
 
 // Holds reports whether no other node can lead yet. It is called after an answer is computed and before it is sent:
 // Lost may be closed much later, for example in a process that was stopped for a while.
-func (l *Lead) Holds() bool {
+func (l *Leadership) Holds() bool {
 	select {
 	case <-l.lost:
 		return false
@@ -46,13 +46,13 @@ func (l *Lead) Holds() bool {
 }
 
 // Lost returns a channel that is closed when this node no longer leads in this term.
-func (l *Lead) Lost() <-chan struct{} { return l.lost }
+func (l *Leadership) Lost() <-chan struct{} { return l.lost }
 
 // End tells the node that the caller no longer uses the store, which may then be replaced.
-func (l *Lead) End() { l.n.storeInUse.Unlock() }
+func (l *Leadership) End() { l.n.storeInUse.Unlock() }
 
 // Append implements journal.Replicator: it proposes a batch of the journal.
-func (l *Lead) Append(batch []byte) error {
+func (l *Leadership) Append(batch []byte) error {
 	l.mu.Lock()
 	for (l.bytes > maxProposed || l.n.storage.replica.FullLogs() > maxFullLogs) && !l.isLost {
 		l.wake.Wait()
@@ -82,7 +82,7 @@ func (l *Lead) Append(batch []byte) error {
 }
 
 // Sync implements journal.Replicator: it waits until all proposed batches are committed.
-func (l *Lead) Sync() error {
+func (l *Leadership) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.committed < l.proposed && !l.isLost {
@@ -95,10 +95,10 @@ func (l *Lead) Sync() error {
 }
 
 // Store implements journal.Replicator.
-func (l *Lead) Store() error { return l.n.applyCommitted() }
+func (l *Leadership) Store() error { return l.n.applyCommitted() }
 
 // countCommitted counts a committed entry of the term. The first one is made by Raft and is empty.
-func (l *Lead) countCommitted(bytes int) {
+func (l *Leadership) countCommitted(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if bytes > 0 {
@@ -112,7 +112,7 @@ func (l *Lead) countCommitted(bytes int) {
 
 // extendLease makes the lease last for leaseTicks from the uptime asked, at which a majority was asked that has
 // answered.
-func (l *Lead) extendLease(asked int64) {
+func (l *Leadership) extendLease(asked int64) {
 	l.lease.Store(asked + int64(leaseTicks*tick))
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,13 +120,13 @@ func (l *Lead) extendLease(asked int64) {
 }
 
 // leaseOver reports whether the lease that begins at the uptime asked has ended already.
-func (l *Lead) leaseOver(asked int64) bool { return l.n.uptime() > asked+int64(leaseTicks*tick) }
+func (l *Leadership) leaseOver(asked int64) bool { return l.n.uptime() > asked+int64(leaseTicks*tick) }
 
 // lastAsked returns the uptime at which the majority was asked that has answered last.
-func (l *Lead) lastAsked() int64 { return l.lease.Load() - int64(leaseTicks*tick) }
+func (l *Leadership) lastAsked() int64 { return l.lease.Load() - int64(leaseTicks*tick) }
 
-// markReady closes ready if the Lead is ready. The caller holds mu.
-func (l *Lead) markReady() {
+// markReady closes ready if the Leadership is ready. The caller holds mu.
+func (l *Leadership) markReady() {
 	if !l.isReady && l.termCommitted && l.lease.Load() > 0 {
 		l.isReady = true
 		close(l.ready)
@@ -134,20 +134,20 @@ func (l *Lead) markReady() {
 }
 
 // expired reports whether the lease has ended.
-func (l *Lead) expired(now int64) bool {
+func (l *Leadership) expired(now int64) bool {
 	lease := l.lease.Load()
 	return lease > 0 && now > lease
 }
 
 // wakeWaiters wakes the Appends that wait for the store.
-func (l *Lead) wakeWaiters() {
+func (l *Leadership) wakeWaiters() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wake.Broadcast()
 }
 
-// end ends the Lead.
-func (l *Lead) end() {
+// end ends the Leadership.
+func (l *Leadership) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isLost = true
@@ -164,8 +164,8 @@ func (n *Node) requestLease() {
 	n.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, uint64(n.uptime())))
 }
 
-// renewLease extends the lease of the Lead after a majority has answered the question asked. A single voter needs no
-// answer.
+// renewLease extends the lease of the Leadership after a majority has answered the question asked. A single voter needs
+// no answer.
 func (n *Node) renewLease(asked []byte) {
 	n.mu.Lock()
 	lead := n.lead
@@ -185,7 +185,7 @@ func (n *Node) renewLease(asked []byte) {
 // forever is longer than a process lives.
 const forever = 100 * 365 * 24 * time.Hour
 
-// watchLease ends a Lead whose lease has ended, even while the owner of Raft's state waits for a disk.
+// watchLease ends a Leadership whose lease has ended, even while the owner of Raft's state waits for a disk.
 func (n *Node) watchLease() {
 	ticker := time.NewTicker(tick / 5)
 	defer ticker.Stop()
@@ -204,22 +204,22 @@ func (n *Node) watchLease() {
 		n.log.Warn("this node no longer leads: no majority has answered in time", "node", n.o.ID, "time", leaseTicks*tick)
 		n.updateState(func() {
 			if n.lead == lead {
-				n.endLead()
+				n.endLeadership()
 			}
 		})
 	}
 }
 
-// leadEnded reports whether this node leads and will serve nobody in this term, since its Lead has ended.
+// leadEnded reports whether this node leads and will serve nobody in this term, since its Leadership has ended.
 func (n *Node) leadEnded() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.lead == nil && n.ledTerm == n.term
 }
 
-// resign asks Raft to transfer the lead if the Lead of this node has ended. If no other node can take over, this node
-// gets the Lead that its wrong clock has prevented. The owner calls it.
-func (n *Node) resign() {
+// transferWhenEnded asks Raft to transfer the lead if the Leadership of this node has ended. If no other node can take
+// over, this node gets the Leadership that its wrong clock has prevented. The owner calls it.
+func (n *Node) transferWhenEnded() {
 	n.mu.Lock()
 	ended := n.lead == nil
 	n.mu.Unlock()
@@ -231,5 +231,5 @@ func (n *Node) resign() {
 		n.raft.TransferLeader(to)
 		return
 	}
-	n.updateState(func() { n.beginLead(true) })
+	n.updateState(func() { n.beginLeadership(true) })
 }

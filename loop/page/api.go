@@ -128,7 +128,7 @@ type cachedOverview struct {
 const overviewQueues = 10
 
 // currentOverview returns the overview, which is at most freshFor old. The caller must not change it.
-func (s *Site) currentOverview(r *http.Request) (*codec.Overview, error) {
+func (s *Pages) currentOverview(r *http.Request) (*codec.Overview, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.overview.at) > freshFor {

@@ -7,8 +7,8 @@ import (
 	"treadle/loop/kts46/store"
 )
 
-// siteRunJob is runJob with the site's MongoDB: it reads the definition there and starts the job in the registry.
-func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
+// mongoRunJob is runJob with the site's MongoDB: it reads the definition there and starts the job in the registry.
+func (p *Protocol) mongoRunJob(_ []any, s []string) (any, error) {
 	d, err := p.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -25,15 +25,15 @@ func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	})
 }
 
-func (p *Protocol) siteReportStatus(args []any, s []string) (any, error) {
+func (p *Protocol) mongoReportStatus(args []any, s []string) (any, error) {
 	if args[1] != "finished" {
 		return p.updateWithAnswer(func() (any, error) { return p.xmlReportStatus(args, s) })
 	}
 	return nil, p.finishReported(1, func() (*task, error) { return p.reporting(args, s) })
 }
 
-// siteCreateProject is createProject with the site's MongoDB: it writes the project there first.
-func (p *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
+// mongoCreateProject is createProject with the site's MongoDB: it writes the project there first.
+func (p *Protocol) mongoCreateProject(_ []any, s []string) (any, error) {
 	if err := store.CheckProjectName(s[0]); err != nil {
 		return nil, err
 	}
@@ -53,14 +53,14 @@ func (p *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
 	})
 }
 
-func (p *Protocol) siteProjectExists(_ []any, s []string) (any, error) {
+func (p *Protocol) mongoProjectExists(_ []any, s []string) (any, error) {
 	found, err := p.site.store.HasProject(p.site.ctx, s[0])
 	return found, p.site.outcome(s[0], "", err)
 }
 
-// siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the registry has
-// is deleted there.
-func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
+// mongoDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the registry
+// has is deleted there.
+func (p *Protocol) mongoDeleteProject(_ []any, s []string) (any, error) {
 	p.site.changing.Lock()
 	defer p.site.changing.Unlock()
 	found, err := p.site.store.HasProject(p.site.ctx, s[0])
@@ -93,9 +93,9 @@ func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 	})
 }
 
-// siteAddJob is addJob with the site's MongoDB: it writes the definition there first, and then adds the job to the
+// mongoAddJob is addJob with the site's MongoDB: it writes the definition there first, and then adds the job to the
 // registry. The registry's own job of that name, which MongoDB does not have, is discarded.
-func (p *Protocol) siteAddJob(args []any, s []string) (any, error) {
+func (p *Protocol) mongoAddJob(args []any, s []string) (any, error) {
 	d := args[2].(*parsedDefinition)
 	p.site.changing.Lock()
 	defer p.site.changing.Unlock()
@@ -135,14 +135,14 @@ func (p *Protocol) siteAddJob(args []any, s []string) (any, error) {
 	})
 }
 
-func (p *Protocol) siteJobExists(_ []any, s []string) (any, error) {
+func (p *Protocol) mongoJobExists(_ []any, s []string) (any, error) {
 	found, err := p.site.store.HasJob(p.site.ctx, s[0], s[1])
 	return found, p.site.outcome(s[0], s[1], err)
 }
 
-// siteDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the registry has is deleted
+// mongoDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the registry has is deleted
 // there.
-func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
+func (p *Protocol) mongoDeleteJob(_ []any, s []string) (any, error) {
 	p.site.changing.Lock()
 	defer p.site.changing.Unlock()
 	found, err := p.site.store.HasJob(p.site.ctx, s[0], s[1])
@@ -175,9 +175,9 @@ func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 	})
 }
 
-// siteNewJobID is getNewJobId with the site's MongoDB: it checks the project there, and takes the number in the
+// mongoNewJobID is getNewJobId with the site's MongoDB: it checks the project there, and takes the number in the
 // registry.
-func (p *Protocol) siteNewJobID(_ []any, s []string) (any, error) {
+func (p *Protocol) mongoNewJobID(_ []any, s []string) (any, error) {
 	found, err := p.site.store.HasProject(p.site.ctx, s[0])
 	if err = p.site.outcome(s[0], "", err); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (p *Protocol) siteNewJobID(_ []any, s []string) (any, error) {
 	})
 }
 
-func (p *Protocol) siteJobStatus(_ []any, s []string) (any, error) {
+func (p *Protocol) mongoJobStatus(_ []any, s []string) (any, error) {
 	d, err := p.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (p *Protocol) siteJobStatus(_ []any, s []string) (any, error) {
 	return jobStatus(s[0], s[1], d.Done, d.Total), nil
 }
 
-func (p *Protocol) siteJobsList(_ []any, s []string) (any, error) {
+func (p *Protocol) mongoJobsList(_ []any, s []string) (any, error) {
 	names, err := p.site.store.JobNames(p.site.ctx, s[0], maxEntries)
 	all := []any{}
 	for _, name := range names {
@@ -228,14 +228,14 @@ func (s *mongoSite) list(project string, most int) (l projectState, err error) {
 	return l, s.outcome(project, "", err)
 }
 
-func (p *Protocol) siteProjectStatus(_ []any, s []string) (any, error) {
+func (p *Protocol) mongoProjectStatus(_ []any, s []string) (any, error) {
 	l, err := p.site.list(s[0], maxEntries)
 	return l.appendStatus([]any{}), err
 }
 
-// siteServerStatus is getServerStatus with the site's MongoDB: the jobs are those of MongoDB, their states those of the
-// registry. It lists at most maxEntries projects and jobs.
-func (p *Protocol) siteServerStatus([]any, []string) (any, error) {
+// mongoServerStatus is getServerStatus with the site's MongoDB: the jobs are those of MongoDB, their states those of
+// the registry. It lists at most maxEntries projects and jobs.
+func (p *Protocol) mongoServerStatus([]any, []string) (any, error) {
 	projects, err := p.site.store.Projects(p.site.ctx)
 	if err = p.site.outcome("", "", err); err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (p *Protocol) siteServerStatus([]any, []string) (any, error) {
 	return all, nil
 }
 
-func (p *Protocol) siteJobStatistics(args []any, s []string) (any, error) {
+func (p *Protocol) mongoJobStatistics(args []any, s []string) (any, error) {
 	all, err := p.site.store.Statistics(p.site.ctx, s[0], s[1], args[2] == true)
 	if err = p.site.outcome(s[0], s[1], err); errors.As(err, new(*missingError)) {
 		return codec.Struct{}, nil

@@ -9,10 +9,10 @@ const (
 	maxDepth    = 32 - segmentBits
 )
 
-// names finds a job by the hash of its name. A word is {hash, job+1}. The hash is the whole
+// hashIndex finds a job by the hash of its name. A word is {hash, job+1}. The hash is the whole
 // 32-bit hash: its low bits are the place in a segment, its high bits select the segment. The
 // caller tells equal names from equal hashes.
-type names struct {
+type hashIndex struct {
 	dir   []*segment // 1<<depth entries
 	depth uint
 	count int
@@ -24,15 +24,15 @@ type segment struct {
 	count int
 }
 
-func newNames() names { return names{dir: []*segment{{}}} }
+func newNames() hashIndex { return hashIndex{dir: []*segment{{}}} }
 
-func (n *names) segmentOf(hash uint32) *segment {
+func (n *hashIndex) segmentOf(hash uint32) *segment {
 	// In two steps: a shift by 32 of a uint32 is 0, as wanted at depth 0.
 	return n.dir[hash>>(32-n.depth)]
 }
 
 // find returns the first job under hash that match accepts.
-func (n *names) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
+func (n *hashIndex) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
 	s := n.segmentOf(hash)
 	for i := hash & (segmentSize - 1); ; i = (i + 1) & (segmentSize - 1) {
 		w := s.words[i]
@@ -47,7 +47,7 @@ func (n *names) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
 
 // insert adds a job. It returns false when the table cannot grow. That happens only with hundreds of millions of names,
 // or a broken hash.
-func (n *names) insert(hash, job uint32) bool {
+func (n *hashIndex) insert(hash, job uint32) bool {
 	s := n.segmentOf(hash)
 	for s.count >= segmentFull {
 		if !n.split(s, hash) {
@@ -70,7 +70,7 @@ func (s *segment) put(hash, job uint32) {
 }
 
 // remove removes the word {hash, job} and closes the gap.
-func (n *names) remove(hash, job uint32) {
+func (n *hashIndex) remove(hash, job uint32) {
 	s := n.segmentOf(hash)
 	word := uint64(hash)<<32 | uint64(job+1)
 	i := hash & (segmentSize - 1)
@@ -101,7 +101,7 @@ func (n *names) remove(hash, job uint32) {
 }
 
 // split divides a full segment by one more bit of the hashes.
-func (n *names) split(s *segment, hash uint32) bool {
+func (n *hashIndex) split(s *segment, hash uint32) bool {
 	if s.depth == maxDepth {
 		return false
 	}
@@ -136,7 +136,7 @@ func (n *names) split(s *segment, hash uint32) bool {
 
 // merge gives the directory entries of an empty segment to its sibling, if both have the same depth, and drops the
 // segment. So removed names leave no memory behind.
-func (n *names) merge(s *segment, hash uint32) {
+func (n *hashIndex) merge(s *segment, hash uint32) {
 	for s.count == 0 && s.depth > 0 {
 		bit := uint32(1) << (32 - s.depth)
 		first, count := n.span(hash^bit, s.depth)
@@ -157,7 +157,7 @@ func (n *names) merge(s *segment, hash uint32) {
 }
 
 // span returns the directory entries whose hashes share their first depth bits with hash.
-func (n *names) span(hash uint32, depth uint) (first, count int) {
+func (n *hashIndex) span(hash uint32, depth uint) (first, count int) {
 	count = 1 << (n.depth - depth)
 	return int(uint64(hash)>>(32-depth)) << (n.depth - depth), count
 }

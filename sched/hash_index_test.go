@@ -10,7 +10,7 @@ import (
 // namesModel is a name table and the map that it is compared with.
 type namesModel struct {
 	t      *rapid.T
-	n      names
+	n      hashIndex
 	hashes map[uint32]uint32 // slot -> hash
 }
 

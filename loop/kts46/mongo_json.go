@@ -6,8 +6,8 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// siteAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the registry.
-func (p *Protocol) siteAddTask(r *codec.Request) (any, error) {
+// mongoAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the registry.
+func (p *Protocol) mongoAddTask(r *codec.Request) (any, error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (p *Protocol) siteAddTask(r *codec.Request) (any, error) {
 	})
 }
 
-func (p *Protocol) siteTaskFinished(r *codec.Request) (any, error) {
+func (p *Protocol) mongoTaskFinished(r *codec.Request) (any, error) {
 	if err := p.finishReported(2, func() (*task, error) { return p.heldParam(r, true) }); err != nil {
 		if errors.As(err, new(*missingError)) {
 			err = errNoJob

@@ -26,8 +26,8 @@ const (
 	recentStep = 5
 )
 
-// historyRings are the history of the server, which request handlers and one goroutine share.
-type historyRings struct {
+// sharedHistory are the history of the server, which request handlers and one goroutine share.
+type sharedHistory struct {
 	mu sync.Mutex
 	h  history.History
 }
@@ -71,7 +71,7 @@ func (api *API) readQueues() {
 		}
 	})
 	stats := api.host.Sched().Stats()
-	total.Submitted, total.Done, total.Failed = stats.Submitted, stats.Done, stats.Fails+stats.TimedOut+stats.Abandoned
+	total.Submitted, total.Done, total.Failed = stats.Submitted, stats.Done, stats.RunsFailed+stats.TimedOut+stats.Abandoned
 	if oldest != math.MaxInt64 {
 		total.Oldest = now.Wall/1000 - oldest
 	}
@@ -84,7 +84,7 @@ func (api *API) readQueues() {
 	for k := range counted {
 		q := api.sumOf(&counted[k], now)
 		api.rings.h.Add(counted[k].Name, &history.Counts{
-			Submitted: q.Submitted, Done: q.Finished, Failed: q.GivenUp, Ready: q.Ready, Running: q.Running, Oldest: q.Oldest,
+			Submitted: q.SubmittedTotal, Done: q.DoneTotal, Failed: q.FailedTotal, Ready: q.Ready, Running: q.Running, Oldest: q.Oldest,
 		})
 	}
 	api.rings.h.End()

@@ -23,20 +23,20 @@ type outcome struct {
 }
 
 // formActions are what forms ask for, by the last part of their paths.
-var formActions = map[string]func(*Site, *http.Request) (outcome, error){
-	"jobs":       (*Site).changeJobs,
-	"queue":      (*Site).changeQueue,
-	"connection": (*Site).closeConnection,
-	"cron":       (*Site).changeCron,
-	"operation":  (*Site).cancelOperation,
-	"submit":     (*Site).submitJob,
+var formActions = map[string]func(*Pages, *http.Request) (outcome, error){
+	"jobs":       (*Pages).changeJobs,
+	"queue":      (*Pages).changeQueue,
+	"connection": (*Pages).closeConnection,
+	"cron":       (*Pages).changeCron,
+	"operation":  (*Pages).cancelOperation,
+	"submit":     (*Pages).submitJob,
 }
 
 // errReadOnly refuses a form.
 var errReadOnly = errors.New("these pages are read only (--web read-only): nothing was changed")
 
 // handleForm does what a form asks for. The browser is then sent to a page that says what came of it.
-func (s *Site) handleForm(w http.ResponseWriter, r *http.Request) {
+func (s *Pages) handleForm(w http.ResponseWriter, r *http.Request) {
 	do := formActions[r.PathValue("what")]
 	switch err := r.ParseForm(); {
 	case !s.write:
@@ -101,7 +101,7 @@ var verbs = map[string]struct{ Ask, Button, Done string }{
 }
 
 // changeJobs changes the jobs of ids, or starts an operation on those of a filter.
-func (s *Site) changeJobs(r *http.Request) (o outcome, err error) {
+func (s *Pages) changeJobs(r *http.Request) (o outcome, err error) {
 	form := r.PostForm
 	verb, filter, ids := form.Get("do"), strings.TrimSpace(form.Get("filter")), form["id"]
 	if _, known := verbs[verb]; !known {
@@ -151,7 +151,7 @@ func (s *Site) changeJobs(r *http.Request) (o outcome, err error) {
 const maxItems = 10
 
 // changeMatching starts an operation when the person has confirmed the number of jobs, else it asks.
-func (s *Site) changeMatching(r *http.Request, verb, filter string, change map[string]any) (o outcome, err error) {
+func (s *Pages) changeMatching(r *http.Request, verb, filter string, change map[string]any) (o outcome, err error) {
 	if !utf8.ValidString(filter) {
 		return o, errors.New("a name in the filter is not UTF-8: select the jobs in the list")
 	}
@@ -175,7 +175,7 @@ func (s *Site) changeMatching(r *http.Request, verb, filter string, change map[s
 }
 
 // count returns how many jobs a filter means.
-func (s *Site) count(r *http.Request, verb, filter string) (count codec.JobsMatched, err error) {
+func (s *Pages) count(r *http.Request, verb, filter string) (count codec.JobsMatched, err error) {
 	change := map[string]any{"verb": verb, "filter": filter, "dry_run": true}
 	switch verb { // what is counted needs no values
 	case codec.VerbPriority:
@@ -190,7 +190,7 @@ func (s *Site) count(r *http.Request, verb, filter string) (count codec.JobsMatc
 }
 
 // changeQueue pauses, resumes or empties a queue.
-func (s *Site) changeQueue(r *http.Request) (o outcome, err error) {
+func (s *Pages) changeQueue(r *http.Request) (o outcome, err error) {
 	queue, err := bytesOf(r, "queue")
 	if err != nil {
 		return o, err
@@ -198,7 +198,7 @@ func (s *Site) changeQueue(r *http.Request) (o outcome, err error) {
 	if !isExactName(queue) {
 		return o, errNotExact
 	}
-	change := codec.QueueChange{Queue: queue, Cause: codec.Cause{By: r.PostForm.Get("by"), Why: r.PostForm.Get("why")}}
+	change := codec.QueueChange{Queue: queue, RequestedBy: codec.RequestedBy{By: r.PostForm.Get("by"), Why: r.PostForm.Get("why")}}
 	switch do := r.PostForm.Get("do"); do {
 	case "pause":
 		if change.What = r.PostForm.Get("what"); change.What == "both" {
@@ -221,13 +221,13 @@ func isExactName(queue string) bool {
 
 var errNotExact = errors.New("the name of the queue has *, ? or bytes that are not UTF-8, so that it would mean other queues, too: select jobs in the list, or set a policy by a pattern")
 
-func (s *Site) closeConnection(r *http.Request) (o outcome, err error) {
+func (s *Pages) closeConnection(r *http.Request) (o outcome, err error) {
 	o.to, o.Text = s.root+"/connections", "The connection was closed; jobs that its worker had are ready again."
 	return o, s.api.post(r, nil, "/connections/close", codec.Close{ID: r.PostForm.Get("id")})
 }
 
 // changeCron runs, pauses or resumes a cron entry.
-func (s *Site) changeCron(r *http.Request) (o outcome, err error) {
+func (s *Pages) changeCron(r *http.Request) (o outcome, err error) {
 	entry, err := bytesOf(r, "entry")
 	if err != nil {
 		return o, err
@@ -237,17 +237,17 @@ func (s *Site) changeCron(r *http.Request) (o outcome, err error) {
 	if o.Text = done[verb]; o.Text == "" {
 		return o, errors.New("choose what to do with the entry")
 	}
-	return o, s.api.post(r, nil, "/cron/"+verb, codec.CronPause{Entry: entry, Cause: codec.Cause{By: nameOf(r)}})
+	return o, s.api.post(r, nil, "/cron/"+verb, codec.CronChange{Entry: entry, RequestedBy: codec.RequestedBy{By: nameOf(r)}})
 }
 
-func (s *Site) cancelOperation(r *http.Request) (o outcome, err error) {
+func (s *Pages) cancelOperation(r *http.Request) (o outcome, err error) {
 	id := r.PostForm.Get("id")
 	o.to, o.Text = s.url("/operation", "id", id), "Cancelled: the jobs that were changed stay changed."
 	return o, s.api.post(r, nil, "/operations/cancel", codec.Cancel{Operation: id})
 }
 
 // submitJob submits a job.
-func (s *Site) submitJob(r *http.Request) (o outcome, err error) {
+func (s *Pages) submitJob(r *http.Request) (o outcome, err error) {
 	form := r.PostForm
 	job := map[string]any{"queue": form.Get("queue"), "name": form.Get("name"), "workload": strings.ReplaceAll(form.Get("workload"), "\r\n", "\n")}
 	if text := strings.TrimSpace(form.Get("delay")); text != "" {

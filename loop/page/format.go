@@ -307,7 +307,7 @@ func stateLabel(word string) template.HTML {
 }
 
 // url returns the address of a page with a query of names and values, one after the other. Values may have any bytes.
-func (s *Site) url(path string, query ...string) string {
+func (s *Pages) url(path string, query ...string) string {
 	if q := values(query...); len(q) > 0 {
 		return s.root + path + "?" + q.Encode()
 	}
@@ -332,7 +332,7 @@ func withQuery(address string, query ...string) string {
 	return u.RequestURI()
 }
 
-func (s *Site) templates() *template.Template {
+func (s *Pages) templates() *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
 		"url": s.url, "address": withQuery, "asset": s.assetURL,
 		"name": name, "fullName": fullName, "plain": plain, "number": number, "count": countCell, "plural": plural,
