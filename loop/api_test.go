@@ -268,7 +268,7 @@ func TestAPIRefuses(t *testing.T) {
 		{`{"queue":"f","wait":"6m"}`, 400, "longer than 5m"},
 		{`{"queue":"f","workload_json":` + deep + `}`, 400, ""},
 		{`{"queue":"f","workload":"` + strings.Repeat("x", 1<<16) + `"}`, 413, "--max-frame"},
-		{`{"queue":"f","workload":"` + strings.Repeat("x", 1<<18) + `"}`, 413, ""},
+		{`{"queue":"f","workload":"` + strings.Repeat("x", 1<<18) + `"}`, 413, "--max-frame"},
 		{`{"queue":"full"}`, 429, "policy"},
 	} {
 		var e codec.Error

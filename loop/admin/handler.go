@@ -217,8 +217,11 @@ func (api *API) write(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
 		e := codec.Error{Error: err.Error()}
+		var large *http.MaxBytesError
 		if status, e.Reason = errorStatus(err); status == http.StatusRequestTimeout {
 			e.Error = errStopped.Error()
+		} else if errors.As(err, &large) {
+			e.Error = api.tooLarge(large.Limit)
 		}
 		v = e
 	}
@@ -239,6 +242,14 @@ func (api *API) write(w http.ResponseWriter, v any, err error) {
 	if ok && (gone || err != nil || http.NewResponseController(w).Flush() != nil) {
 		jobs.unsent()
 	}
+}
+
+// tooLarge returns the error of a body of more than limit bytes.
+func (api *API) tooLarge(limit int64) string {
+	if limit == maxRequest {
+		return fmt.Sprintf("the body has more than %d bytes", limit)
+	}
+	return fmt.Sprintf("the body has more than %d bytes, the most that --max-frame=%d allows", limit, api.host.Limits().MaxFrame)
 }
 
 // encode returns the JSON of an answer, a type of package codec/admin.
