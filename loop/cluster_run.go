@@ -66,7 +66,7 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 		lead, err := r.awaitLeadership(ctx)
 		switch {
 		case ctx.Err() != nil && lead != nil:
-			lead.End()
+			lead.ReleaseStore()
 			return nil
 		case ctx.Err() != nil:
 			return nil
@@ -145,7 +145,7 @@ func (r *clusterRun) awaitLeadership(ctx context.Context) (*cluster.Leadership, 
 // serveAsLeader runs a server while the node leads. It returns an error that wraps cluster.ErrNotLeader when the lead
 // has ended.
 func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Leadership) error {
-	defer lead.End()
+	defer lead.ReleaseStore()
 	o, err := r.host.Options()
 	if err != nil {
 		return err

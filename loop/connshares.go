@@ -25,7 +25,7 @@ const (
 	minShare = 2
 )
 
-// protocolID is the index of a protocol in the server's list, as protocol.Session.Protocol.
+// protocolID is the index of a protocol in the server's list, as protocol.Session.ProtocolID.
 type protocolID = uint8
 
 // connShares counts the open connections of each protocol and keeps their shares free.

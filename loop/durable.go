@@ -47,7 +47,7 @@ func (s *Server) newJournalOptions() (journal.Options, error) {
 	}
 	return journal.Options{
 		Dir: s.o.Data, Shards: s.o.Shards, Sync: mode, Interval: s.o.SyncInterval, MinFree: uint64(s.o.MinFree),
-		Log: s.log, Committed: s.committed, Failed: s.journalFailed,
+		Log: s.log, Committed: s.onCommit, Failed: s.journalFailed,
 	}, nil
 }
 
@@ -186,8 +186,8 @@ func (s *Server) jobHook(j *sched.Job, e sched.Effect) {
 	}
 }
 
-// committed tells every waiter for a commit that there was one. The journal's committer calls it.
-func (s *Server) committed(uint64) {
+// onCommit tells every waiter for a commit that there was one. The journal's committer calls it.
+func (s *Server) onCommit(uint64) {
 	s.wakeCommits()
 	for a := range protocolsWith[protocol.Acknowledger](s) {
 		a.Committed()

@@ -111,7 +111,7 @@ func NewOfflineIn(settings Options, in Environment) (*Offline, error) {
 	s.journalOpts.FS, s.journalOpts.LogSize, s.journalOpts.BatchSize = in.Disk, in.LogSize, in.BatchSize
 	s.journalOpts.SpaceCheckInterval = time.Hour // tests call CheckSpace
 	s.journalOpts.Committed = func(group uint64) {
-		s.committed(group)
+		s.onCommit(group)
 		o.change(func() { o.announced = group })
 	}
 	s.journalOpts.Idle = func() { o.change(func() { o.rested = o.announced }) }
@@ -408,7 +408,7 @@ func (o *Offline) Check() error {
 			return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.ID))
 		}
 	}
-	if o.server.sched.Interruptible() > 0 {
+	if o.server.sched.CountInterruptible() > 0 {
 		return errors.New("nobody is connected, and a job is running")
 	}
 	var err error

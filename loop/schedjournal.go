@@ -26,7 +26,7 @@ var (
 		sched.KindEdge: journal.KindEdge, sched.KindExit: journal.KindExit, sched.KindCron: journal.KindCron,
 	}
 	documentKinds = [...]journal.Kind{
-		protocol.KindProject: journal.KindProject, protocol.KindNumbers: journal.KindNumbers,
+		protocol.KindProject: journal.KindProject, protocol.KindBatchParams: journal.KindNumbers,
 		protocol.KindDefinition: journal.KindDefinition, protocol.KindProgress: journal.KindProgress,
 	}
 )
@@ -40,7 +40,7 @@ func documentKind(k journal.Kind) protocol.DocumentKind {
 // Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits for a durable
 // function, and workers may offer any number.
 func (j *schedJournal) Save(shard int, saved *sched.Saved) {
-	if saved.Kind == sched.KindQueue && j.journal.Full() {
+	if saved.Kind == sched.KindQueue && j.journal.LowSpace() {
 		return
 	}
 	r := &j.records[shard] // set in place: a record that is built elsewhere and copied takes as long as the rest
@@ -147,7 +147,7 @@ func journalDocument(d *protocol.Document) *journal.Document {
 }
 
 // full reports whether the disk is nearly full, see --min-free. j may be nil.
-func (j *schedJournal) full() bool { return j != nil && j.journal.Full() }
+func (j *schedJournal) full() bool { return j != nil && j.journal.LowSpace() }
 
 // hasRoom reports whether the disk has room for bytes more. j may be nil.
 func (j *schedJournal) hasRoom(bytes int) bool { return j == nil || j.journal.RoomFor(uint64(bytes)) }

@@ -259,7 +259,7 @@ func (s *Server) shutdown() error {
 	s.reloads.Unlock()
 	s.closeListeners()
 	s.accepters.Wait() // a loop that has ended would never handle a connection
-	if n := s.sched.Interruptible(); n > 0 && s.drain() > 0 {
+	if n := s.sched.CountInterruptible(); n > 0 && s.drain() > 0 {
 		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
 	}
 	deadline := time.Now().Add(s.drain())
@@ -301,7 +301,7 @@ func (s *Server) hasPendingOffLoop() bool {
 			return true
 		}
 	}
-	return s.sched.Interruptible() > 0 || s.longReplies.Load() > 0
+	return s.sched.CountInterruptible() > 0 || s.longReplies.Load() > 0
 }
 
 func (s *Server) closeServices() {

@@ -364,7 +364,7 @@
 //	tasks        graph_edit.go AddTasks, Transfer; graph_steal.go NewHolderPeer, Steal, Complete; remove.go RemoveTask
 //	             graph_revision.go ReviseTask, ReleaseTask, FinishTask; graph_end.go SetRemember
 //	             graph_line.go Head; graph_view.go LookupTask, Backlog, WalkTasks
-//	server       tick.go Tick; scheduler.go SetTimeout, Timeout, SetLockTimeout; halt.go Halt, Interruptible
+//	server       tick.go Tick; scheduler.go SetTimeout, Timeout, SetLockTimeout; halt.go Halt, CountInterruptible
 //	             journal.go Restore, Resume, ShardOf
 //	counts       status.go Status, StatusSome, StatusOf, Stats, Memory, Walk; measure.go Measure, StatsOf
 package sched

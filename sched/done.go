@@ -130,7 +130,7 @@ func (sh *shard) indexEndedName(job uint32, r *record, q *queue, done bool) {
 		}
 	}
 	if sh.endedNames.dir == nil {
-		sh.endedNames = newNames()
+		sh.endedNames = newHashIndex()
 	}
 	sh.endedNames.insert(hash, job) // without room the name is forgotten
 }

@@ -105,7 +105,7 @@ type arenaRef struct{ bytes, size uint32 }
 
 // history returns a job's history as a view, nil when it has none.
 func (sh *shard) history(job uint32, r *record) []byte {
-	if r.flags&attempted == 0 {
+	if r.flags&hasHistory == 0 {
 		return nil
 	}
 	h := sh.histories[job]
@@ -120,18 +120,18 @@ func (sh *shard) setHistory(job uint32, r *record, history []byte) {
 		return
 	}
 	copy(dst, history)
-	if r.flags&attempted != 0 {
+	if r.flags&hasHistory != 0 {
 		sh.freeBytes(sh.histories[job].bytes)
 	}
-	r.flags |= attempted
+	r.flags |= hasHistory
 	sh.histories[job] = arenaRef{bytes, uint32(len(history))}
 }
 
 func (sh *shard) dropHistory(job uint32, r *record) {
-	if r.flags&attempted == 0 {
+	if r.flags&hasHistory == 0 {
 		return
 	}
-	r.flags &^= attempted
+	r.flags &^= hasHistory
 	sh.freeBytes(sh.histories[job].bytes)
 	if delete(sh.histories, job); len(sh.histories) == 0 {
 		sh.histories = make(map[uint32]arenaRef) // a map keeps the room of all that it ever had
@@ -304,11 +304,11 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 		use = keptBuried
 	}
 	sh.addCount(r, atBuried)
-	sh.bury(now, job, r, q, use, sink)
+	sh.keepFailed(now, job, r, q, use, sink)
 }
 
-// bury keeps a detached job as failed.
-func (sh *shard) bury(now Time, job uint32, r *record, q *queue, use keptUse, sink Sink) {
+// keepFailed keeps a detached job as failed.
+func (sh *shard) keepFailed(now Time, job uint32, r *record, q *queue, use keptUse, sink Sink) {
 	sh.retire(job, r, q, Failed, nil, sink)
 	r.due = now.Wall
 	if use == keptBuried {

@@ -189,7 +189,7 @@ func TestLessee(t *testing.T) {
 	x.reserve(p, 2)
 	x.s.Disconnect(x.now, p, &x.rec)
 	x.s.ticks(x.now, &x.rec)
-	if st, _ := x.s.StatusOf([]byte("f")); st.Running != 3 || st.Workers != 1 || x.s.Interruptible() != 0 {
+	if st, _ := x.s.StatusOf([]byte("f")); st.Running != 3 || st.Workers != 1 || x.s.CountInterruptible() != 0 {
 		t.Errorf("after it left: %+v", st)
 	}
 	y := x.restarted(failRules, kept)

@@ -7,7 +7,7 @@ package sched
 //	init            make an empty one
 //	place           put a detached task among the waiting ones, or in line
 //	release         put back a task that was taken from its holder
-//	reserved        log that a task is reserved
+//	logReserved     log that a task is reserved
 //	end             end a detached task
 //	before          compare the places of two tasks in line
 //	whyWaiting      say which tasks a waiting task waits for
@@ -48,7 +48,7 @@ func (g *graph) place(now Time, job uint32, r *record, q *queue, millis uint32, 
 	case g.node(job).ins > 0:
 		g.wait(job, r, q, millis)
 	case due:
-		g.ready(now, job, r, q, back)
+		g.makeReady(now, job, r, q, back)
 	default:
 		return false
 	}
@@ -60,13 +60,13 @@ func (g *graph) release(now Time, job uint32, r *record, q *queue, where lineEnd
 	if g.node(job).ins > 0 {
 		g.wait(job, r, q, 0)
 	} else {
-		g.ready(now, job, r, q, where)
+		g.makeReady(now, job, r, q, where)
 	}
 	g.sh.save(job, r, q)
 }
 
-// reserved logs that a task is reserved.
-func (g *graph) reserved(now Time, job uint32) { g.log(job, Event{StageReserved, now.WallMicros}) }
+// logReserved logs that a task is reserved.
+func (g *graph) logReserved(now Time, job uint32) { g.log(job, Event{StageReserved, now.WallMicros}) }
 
 // end ends a detached task. The Ticks free what exceeds a batch of its successors.
 func (g *graph) end(now Time, job uint32, r *record, q *queue, sink Sink) {

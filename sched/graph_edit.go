@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Task is a task as Extend, Complete and Transfer take it. The bytes are copied.
+// Task is a task as AddTasks, Complete and Transfer take it. The bytes are copied.
 type Task struct {
 	Name     []byte
 	Workload []byte
@@ -160,7 +160,7 @@ func (e *edit) commit(now Time, sink Sink) {
 		e.q.tally.Submitted[r.space]++
 		if g.node(job).ins == 0 {
 			e.q.waiting--
-			g.ready(now, job, r, e.q, back)
+			g.makeReady(now, job, r, e.q, back)
 		}
 		sh.save(job, r, e.q)
 	}

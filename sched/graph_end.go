@@ -76,7 +76,7 @@ func (g *graph) freeSuccessors(now Time, stepLimit int, sink Sink) (more bool) {
 			if r := sh.slab.at(to); r.state == waiting && g.node(to).ins == 0 {
 				q.waiting--
 				if sh.isDue(now, r, r.dueMillis()) {
-					g.ready(now, to, r, q, front)
+					g.makeReady(now, to, r, q, front)
 				} else {
 					sh.enqueue(now, to, r, q, r.dueMillis())
 				}

@@ -24,13 +24,13 @@ func (g *graph) first(q *queue) uint32 {
 	return first
 }
 
-// ready puts a detached task in line and logs it.
-func (g *graph) ready(now Time, job uint32, r *record, q *queue, where lineEnd) {
+// makeReady puts a detached task in line and logs it.
+func (g *graph) makeReady(now Time, job uint32, r *record, q *queue, where lineEnd) {
 	g.pushReady(job, r, q, where)
 	g.log(job, Event{StageReady, now.WallMicros})
 }
 
-// pushReady is ready without the log.
+// pushReady is makeReady without the log.
 func (g *graph) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	sh := g.sh
 	r.state, r.container, r.due = ready, q.id, taskDue

@@ -49,7 +49,7 @@ func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func
 			sh.spendCredit(now, q.limiter)
 		}
 		sh.counters.Assigned++
-		g.reserved(now, job)
+		g.logReserved(now, job)
 		g.view(job, r, q, &g.shown)
 		entries := len(g.shown.Log)
 		goOn := fn(&g.shown)

@@ -11,21 +11,21 @@ func (s *Scheduler) Halt() {
 	}
 }
 
-// Interruptible counts the reserved jobs that a restart makes ready again. Tasks keep their holders and durable jobs
-// their leases, so they do not count.
-func (s *Scheduler) Interruptible() (n int) {
+// CountInterruptible counts the reserved jobs that a restart makes ready again. Tasks keep their holders and durable
+// jobs their leases, so they do not count.
+func (s *Scheduler) CountInterruptible() (n int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		n += sh.interruptible()
+		n += sh.countInterruptible()
 		sh.mu.Unlock()
 	}
 	return n
 }
 
-// interruptible is Interruptible for one shard. It needs no walk: every reserved job stands under a deadline or is
-// counted.
-func (sh *shard) interruptible() int {
+// countInterruptible is CountInterruptible for one shard. It needs no walk: every reserved job stands under a deadline
+// or is counted.
+func (sh *shard) countInterruptible() int {
 	return sh.defaultTimed.jobs + sh.ownTimed.jobs + sh.untimedJobs - sh.lastingLeases
 }
 

@@ -10,7 +10,7 @@ func TestHalt(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 4, Rules: rules})
 	unfinished := func(want int) {
 		t.Helper()
-		if got := x.s.Interruptible(); got != want {
+		if got := x.s.CountInterruptible(); got != want {
 			t.Errorf("%d jobs are unfinished, want %d", got, want)
 		}
 	}

@@ -24,7 +24,7 @@ type segment struct {
 	count int
 }
 
-func newNames() hashIndex { return hashIndex{dir: []*segment{{}}} }
+func newHashIndex() hashIndex { return hashIndex{dir: []*segment{{}}} }
 
 func (n *hashIndex) segmentOf(hash uint32) *segment {
 	// In two steps: a shift by 32 of a uint32 is 0, as wanted at depth 0.
@@ -152,7 +152,7 @@ func (n *hashIndex) merge(s *segment, hash uint32) {
 		s = sibling
 	}
 	if n.count == 0 && n.depth > 0 {
-		*n = newNames()
+		*n = newHashIndex()
 	}
 }
 

@@ -60,7 +60,7 @@ func TestNamesAgainstMap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-				w := namesModel{t, newNames(), make(map[uint32]uint32)}
+				w := namesModel{t, newHashIndex(), make(map[uint32]uint32)}
 				next := uint32(0)
 				for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 					for range rapid.IntRange(0, 3000).Draw(t, "inserts") {
@@ -93,7 +93,7 @@ func TestNamesAgainstMap(t *testing.T) {
 func TestNamesEqualTags(t *testing.T) {
 	f := func(hash uint32) {
 		t.Helper()
-		n := newNames()
+		n := newHashIndex()
 		for slot := range uint32(segmentFull) {
 			if !n.insert(hash, slot) {
 				t.Fatalf("%x: no room for name %d", hash, slot)
@@ -129,7 +129,7 @@ func TestNamesEqualTags(t *testing.T) {
 
 // TestNamesEmptyAndBack checks that one name that comes and goes costs the table no allocation.
 func TestNamesEmptyAndBack(t *testing.T) {
-	n := newNames()
+	n := newHashIndex()
 	if a := testing.AllocsPerRun(100, func() {
 		n.insert(7, 1)
 		n.remove(7, 1)

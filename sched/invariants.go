@@ -124,7 +124,7 @@ type checker struct {
 func (c *checker) run() error {
 	for _, f := range []func() error{
 		c.slab, c.numbered, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names,
-		c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported, c.leases,
+		c.arena, c.delayedQueues, c.lines, c.awaited, c.listened, c.unreported, c.leases,
 	} {
 		if err := f(); err != nil {
 			return err
@@ -258,7 +258,7 @@ func (c *checker) queue(q *queue) error {
 	if err := c.keyed(q); err != nil {
 		return err
 	}
-	if q.matchDeferred != slices.Contains(c.sh.deferredMatches, q) || q.search.active != slices.Contains(c.sh.searches, q) {
+	if q.matchDeferred != slices.Contains(c.sh.deferredMatches, q) || q.offers.active != slices.Contains(c.sh.offering, q) {
 		return errors.New("disagrees with the Ticks about deferred work")
 	}
 	if got := (queueCounts{q.workers, q.busy, q.broadcastWorkers, q.nameOnly, q.running}); got != c.counts[q] {
@@ -315,7 +315,7 @@ func (c *checker) pending(q *queue) error {
 				urgent++
 			}
 			immediates += oneIf(r.flags&immediate != 0)
-			retrying += oneIf(x.state == delayed && r.flags&attempted != 0)
+			retrying += oneIf(x.state == delayed && r.flags&hasHistory != 0)
 			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && x.index != &q.byNumber {
 				others[r.due]++
 			}

@@ -234,7 +234,7 @@ func (c *checker) arena() error {
 		if r.flags&task != 0 {
 			parts[1] = [2]uint32{c.sh.slab.node(job).log, c.sh.slab.node(job).logSize}
 		}
-		if h := c.sh.histories[job]; r.flags&attempted != 0 {
+		if h := c.sh.histories[job]; r.flags&hasHistory != 0 {
 			parts[1] = [2]uint32{h.bytes, h.size}
 		}
 		if ref, ok := c.sh.results[job]; ok {

@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// timers checks that the heap has exactly the queues with delayed jobs, by their earliest.
-func (c *checker) timers() error {
+// delayedQueues checks that the heap has exactly the queues with delayed jobs, by their earliest.
+func (c *checker) delayedQueues() error {
 	for _, q := range c.sh.queues {
 		if q == nil {
 			continue
 		}
 		k, ok := q.delayed.min(&c.sh.buckets)
-		in := q.heapIndex >= 0 && q.heapIndex < len(c.sh.timers) && c.sh.timers[q.heapIndex] == q
-		if in != (ok && !q.dropped) || q.heapIndex >= 0 && !in || in && q.timer != k {
-			return fmt.Errorf("timers: queue %q at %d under %v, its first is %v, %v", q.name, q.heapIndex, q.timer, k, ok)
+		in := q.heapIndex >= 0 && q.heapIndex < len(c.sh.delayedQueues) && c.sh.delayedQueues[q.heapIndex] == q
+		if in != (ok && !q.dropped) || q.heapIndex >= 0 && !in || in && q.firstDelayed != k {
+			return fmt.Errorf("delayed queues: queue %q at %d under %v, its first is %v, %v", q.name, q.heapIndex, q.firstDelayed, k, ok)
 		}
 	}
-	return c.sh.timers.Check()
+	return c.sh.delayedQueues.Check()
 }
 
 // lines checks the watches in line, and that no watch waits beside a job that it could have.
@@ -73,7 +73,7 @@ func (c *checker) line(w *watch) error {
 	if !p.blocked && w.lineIndex < 0 && (q.broadcast == nil || !slices.Contains(q.broadcast.busy, w)) {
 		return errors.New("has slots and is not in line")
 	}
-	if first != none && !q.search.active && !q.matchDeferred && !c.changing(q) && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
+	if first != none && !q.offers.active && !q.matchDeferred && !c.changing(q) && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
 		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.longNames.jobs, first)
 	}
 	return nil

@@ -61,7 +61,7 @@ func (c *checker) keptJob(job uint32, q *queue, use keptUse, k sortKey) error {
 		return fmt.Errorf("container %d at key %v", r.container, k)
 	case found != (use != keptName) || found && bySeq != job:
 		return fmt.Errorf("is found by its number: %v, as %d", found, bySeq)
-	case result != (use == keptResult), use == keptName && r.flags&attempted != 0:
+	case result != (use == keptResult), use == keptName && r.flags&hasHistory != 0:
 		return fmt.Errorf("of use %d has a result: %v, flags %b", use, result, r.flags)
 	}
 	c.lastOfNames += oneIf(c.sh.isLastOfName(job, r, q))
@@ -73,7 +73,7 @@ func (c *checker) policies() error {
 	sizes, histories := make(map[*queue]int64), 0
 	for job := range c.seen {
 		r := c.sh.slab.at(job)
-		if r.flags&attempted != 0 {
+		if r.flags&hasHistory != 0 {
 			histories++
 			if _, ok := c.sh.histories[job]; !ok {
 				return fmt.Errorf("job %d has no history", job)

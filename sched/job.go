@@ -46,8 +46,8 @@ const (
 	withheld
 	// awaitedBySubmitter: every submission of the job so far had an await without Stays, see TimeOutAwait.
 	awaitedBySubmitter
-	// attempted: the job has a history.
-	attempted
+	// hasHistory: the job has a history.
+	hasHistory
 	// laned: a lane has the ready job, or counts the job as taken because it is withheld, broadcasting or being handed
 	// out, see laneID. The lane of a reserved job stands in the held jobs of its holder's watch instead.
 	laned

@@ -83,7 +83,7 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 	}
 	if sh.keptJobs[use]++; use != keptName { // a name is found by itself
 		if sh.keptBySeq.dir == nil {
-			sh.keptBySeq = newNames()
+			sh.keptBySeq = newHashIndex()
 		}
 		sh.keptBySeq.insert(sh.seqHash(r.seq), job)
 	}
@@ -130,7 +130,7 @@ func (sh *shard) resetKept(q *queue) {
 	}
 }
 
-// resetLine sets when evict looks at a line next, after the line's jobs or its policy have changed: at once when the
+// resetLine sets when trimKept looks at a line next, after the line's jobs or its policy have changed: at once when the
 // line has too many jobs, otherwise when its first job is too old or is to move. A line without jobs leaves the heap.
 func (sh *shard) resetLine(l *keptLine) {
 	first, job := l.jobs.first()

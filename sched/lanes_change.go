@@ -37,8 +37,8 @@ func (sh *shard) setKeyed(q *queue) {
 		k.change.watch, k.change.held = 0, -1
 	}
 	if restore && q.withheld.jobs > 0 { // the lanes have counted them as taken under the earlier rules
-		q.search.restore = q.withheld.jobs
-		sh.startSearch(q)
+		q.offers.restore = q.withheld.jobs
+		sh.startOffers(q)
 	}
 	k.limit, k.fair, k.weightByName, k.weightByHash = limit, p.Fair, p.Weights, make(map[uint64]int32)
 	for key, weight := range p.Weights {

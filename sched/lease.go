@@ -30,7 +30,7 @@ import (
 //
 // A request that waits counts as a worker of each queue that it watches. The leased jobs of a queue count as one worker
 // together, so that a queue is served whose workers have jobs and are between two requests. Durable leased jobs do not
-// count as interruptible: a stop does not wait for them.
+// count as countInterruptible: a stop does not wait for them.
 //
 // A job under a lease has no connected holder. It stands in the held jobs of its queue's lease watch, whose peer is the
 // shard's leasePeer, and in ownTimed. The shard's leases have the rest, by the number of its run.

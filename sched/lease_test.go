@@ -264,7 +264,7 @@ func TestLeaseSurvivesRestart(t *testing.T) {
 	x.ok(err)
 	err = x.s.FinishLeased(x.now, c, nil, &x.rec)
 	x.ok(err)
-	if n := x.s.Interruptible(); n != 0 {
+	if n := x.s.CountInterruptible(); n != 0 {
 		t.Errorf("a stop waits for %d jobs", n)
 	}
 	x.now.Mono = 0 // that clock begins again

@@ -34,8 +34,8 @@ func (q *queue) admit(name, workload []byte, replaced int64) error {
 	return nil
 }
 
-// CheckSubmits returns ErrPaused if a queue is paused for submits. Extend does not ask: its caller decides which tasks
-// are submitted.
+// CheckSubmits returns ErrPaused if a queue is paused for submits. AddTasks does not ask: its caller decides which
+// tasks are submitted.
 func (s *Scheduler) CheckSubmits(queue []byte) error {
 	table := s.policies.Load()
 	if table == nil {
@@ -154,7 +154,7 @@ func (sh *shard) refillLimiters(now Time, stepLimit int, sink Sink) {
 // offerWithheld has the withheld jobs of a queue offered again, unless it is throttled: throttled queues offer none.
 func (sh *shard) offerWithheld(q *queue) {
 	if q.withheld.jobs > 0 && q.nameOnly > 0 && !q.throttled() {
-		sh.startSearch(q)
+		sh.startOffers(q)
 	}
 }
 

@@ -147,7 +147,7 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 		sh.spendCredit(now, q.limiter)
 	}
 	if r.flags&task != 0 {
-		sh.graph.reserved(now, job)
+		sh.graph.logReserved(now, job)
 	}
 	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
 	sh.view(job, r, q, &sh.out.Job)

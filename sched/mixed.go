@@ -84,7 +84,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	}
 	sh.withhold(job, q)
 	if !whole {
-		sh.startSearch(q)
+		sh.startOffers(q)
 	}
 	return 1
 }
@@ -213,39 +213,39 @@ func (sh *shard) serveNamedAgain(now Time, w *watch, sink Sink) {
 	}
 }
 
-// search is the deferred part of a match in which a job fitted none of the first NameOnly peers in line. The Ticks
-// check the other peers by the numbers of their watches. Until then a peer may wait although the queue has a job for
-// it.
-type search struct {
+// withheldOffers is the deferred part of a match in which a job fitted none of the first NameOnly peers in line. The
+// Ticks check the other peers by the numbers of their watches. Until then a peer may wait although the queue has a job
+// for it.
+type withheldOffers struct {
 	active  bool
-	again   bool   // another job joined the search
+	again   bool   // another job joined the offers
 	next    uint32 // number of the watch that is checked next
 	restore int    // withheld jobs that first go back to the ready jobs, because they are broadcast now, or have other lanes or limits
 }
 
-// startSearch has the Ticks check all NameOnly peers in line.
-func (sh *shard) startSearch(q *queue) {
-	q.search.again = true
-	if !q.search.active {
-		q.search.active = true
-		sh.searches = append(sh.searches, q)
+// startOffers has the Ticks check all NameOnly peers in line.
+func (sh *shard) startOffers(q *queue) {
+	q.offers.again = true
+	if !q.offers.active {
+		q.offers.active = true
+		sh.offering = append(sh.offering, q)
 		sh.s.alarmMono(0)
 	}
 }
 
-// continueSearches does up to budget steps of the searches.
-func (sh *shard) continueSearches(now Time, budget int, sink Sink) {
-	for budget > 0 && len(sh.searches) > 0 {
-		q := sh.searches[0]
-		if budget = sh.searchQueue(now, q, budget, sink); !q.search.active {
-			sh.searches.pop()
+// continueOffers does up to budget steps of the offers.
+func (sh *shard) continueOffers(now Time, budget int, sink Sink) {
+	for budget > 0 && len(sh.offering) > 0 {
+		q := sh.offering[0]
+		if budget = sh.continueQueueOffers(now, q, budget, sink); !q.offers.active {
+			sh.offering.pop()
 		}
 	}
 }
 
-// searchQueue does a part of one queue's search. It returns the rest of budget.
-func (sh *shard) searchQueue(now Time, q *queue, budget int, sink Sink) int {
-	f := &q.search
+// continueQueueOffers does a part of one queue's offers. It returns the rest of budget.
+func (sh *shard) continueQueueOffers(now Time, q *queue, budget int, sink Sink) int {
+	f := &q.offers
 	if q.dropped {
 		f.active = false
 		return budget

@@ -20,7 +20,7 @@ const (
 	atDelay     = 8
 	atRuns      = 12
 	atTimedOut  = 16
-	atReturned  = 20
+	atReleased  = 20
 	atBuried    = 24
 	atKicked    = 28
 	countsSize  = 32
@@ -40,7 +40,7 @@ type Counts struct {
 	Delay     uint32 // seconds: of the submission, or of the last Return
 	Runs      uint32 // how often it was handed out
 	TimedOut  uint32
-	Returned  uint32 // how often its workers gave it back by Return
+	Released  uint32 // how often its workers gave it back by Release
 	Buried    uint32 // how often it has failed, by Bury or by a policy
 	Kicked    uint32 // how often it was made ready by Kick, KickNumber or an operator
 }
@@ -54,14 +54,14 @@ func (sh *shard) countBytes(r *record) []byte {
 func (sh *shard) countsOf(r *record) Counts {
 	b := sh.countBytes(r)
 	at := func(i int) uint32 { return binary.BigEndian.Uint32(b[i:]) }
-	return Counts{int64(binary.BigEndian.Uint64(b)), at(atDelay), at(atRuns), at(atTimedOut), at(atReturned), at(atBuried), at(atKicked)}
+	return Counts{int64(binary.BigEndian.Uint64(b)), at(atDelay), at(atRuns), at(atTimedOut), at(atReleased), at(atBuried), at(atKicked)}
 }
 
 // setCounts writes the counts of a numbered job.
 func (sh *shard) setCounts(r *record, c *Counts) {
 	b := sh.countBytes(r)
 	binary.BigEndian.PutUint64(b, uint64(c.Submitted))
-	for i, n := range [...]uint32{c.Delay, c.Runs, c.TimedOut, c.Returned, c.Buried, c.Kicked} {
+	for i, n := range [...]uint32{c.Delay, c.Runs, c.TimedOut, c.Released, c.Buried, c.Kicked} {
 		binary.BigEndian.PutUint32(b[atDelay+4*i:], n)
 	}
 }

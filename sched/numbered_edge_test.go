@@ -60,11 +60,11 @@ func TestRenew(t *testing.T) {
 		}
 	}
 	x.pass(1500)
-	if n := x.s.Interruptible(); n != 2 {
+	if n := x.s.CountInterruptible(); n != 2 {
 		t.Errorf("%d jobs run after 1.5 s of 2", n)
 	}
 	x.pass(500 + grain)
-	if n := x.s.Interruptible(); n != 0 {
+	if n := x.s.CountInterruptible(); n != 0 {
 		t.Errorf("%d jobs run after their time-outs", n)
 	}
 	x.want()
@@ -101,7 +101,7 @@ func TestPunctual(t *testing.T) {
 	x.taken(x.autoDeletePeer("f"))
 	x.taken(x.peer("f"))
 	x.pass(2000 + grain)
-	if n := x.s.Interruptible(); n != 1 {
+	if n := x.s.CountInterruptible(); n != 1 {
 		t.Errorf("%d jobs run, want that of the peer that is not NoGrace", n)
 	}
 }

@@ -348,7 +348,7 @@ func (x *numberedMachine) report(which int) {
 	case 1:
 		if holds {
 			j.priority = priority
-			j.counts.Returned, j.counts.Delay = j.counts.Returned+1, uint32(ms/1000)
+			j.counts.Released, j.counts.Delay = j.counts.Released+1, uint32(ms/1000)
 		}
 		run := j.run
 		if holds {

@@ -148,7 +148,7 @@ func TestStealPaused(t *testing.T) {
 	n := 0
 	x.s.Steal(x.now, w, []byte("dwork"), 5, &x.rec, func(*TaskView) bool { n++; return true })
 	if n > 0 {
-		t.Errorf("a paused queue with concurrency 1 hands out %d tasks; Extend took 2", n)
+		t.Errorf("a paused queue with concurrency 1 hands out %d tasks; AddTasks took 2", n)
 	}
 }
 

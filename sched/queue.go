@@ -7,15 +7,15 @@ type queue struct {
 	name string // unique among the queues that are not dropped
 	id   uint32 // index in the shard's queues
 
-	ready       index     // key {^priority, due second}, see standing
-	longNames   index     // the same key, for jobs that only LongNames peers can have
-	private     index     // the same key, for tasks that are only stolen
-	withheld    index     // the same key, for withheld jobs
-	byNumber    index     // key {^priority, number >> numberBits}, for numbered jobs, which are in the order of their numbers
-	delayed     index     // key {due second, milliseconds after it at which the job is due}
-	prioritized dueCounts // ready jobs with a priority or a lane, neither immediate nor in the index by number
-	timer       sortKey   // the smallest key of the delayed index, while the queue is in the timers heap
-	heapIndex   int       // index in the timers heap, -1: not in it
+	ready        index     // key {^priority, due second}, see standing
+	longNames    index     // the same key, for jobs that only LongNames peers can have
+	private      index     // the same key, for tasks that are only stolen
+	withheld     index     // the same key, for withheld jobs
+	byNumber     index     // key {^priority, number >> numberBits}, for numbered jobs, which are in the order of their numbers
+	delayed      index     // key {due second, milliseconds after it at which the job is due}
+	prioritized  dueCounts // ready jobs with a priority or a lane, neither immediate nor in the index by number
+	firstDelayed sortKey   // the smallest key of the delayed index, while the queue is in delayedQueues
+	heapIndex    int       // index in delayedQueues, -1: not in it
 
 	lines            [classCount]heap.Heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
 	workers          int                           // number of watches that have not ended, and one when jobs are leased
@@ -38,7 +38,7 @@ type queue struct {
 	autoDelete       bool                          // see isAutoDelete: only AutoDelete peers have ever watched the queue
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
-	search           search
+	offers           withheldOffers
 	matchDeferred    bool             // the queue is in the shard's deferredMatches
 	broadcast        *activeBroadcast // nil: none is under way
 	policy           *Policy          // nil: none
@@ -50,7 +50,7 @@ type queue struct {
 	bytes            int64            // bytes of its jobs' names and workloads, without tasks and kept jobs
 }
 
-func (q *queue) Ahead(o *queue) bool { return q.timer.less(o.timer) }
+func (q *queue) Ahead(o *queue) bool { return q.firstDelayed.less(o.firstDelayed) }
 func (q *queue) HeapIndex() int      { return q.heapIndex }
 func (q *queue) SetHeapIndex(i int)  { q.heapIndex = i }
 

@@ -77,7 +77,7 @@ func (sh *shard) discard(q *queue) {
 	delete(sh.byName, q.name)
 	sh.s.queueCount.Add(-1)
 	if q.heapIndex >= 0 {
-		sh.timers.Remove(q)
+		sh.delayedQueues.Remove(q)
 	}
 	q.dropped = true
 	sh.takeTally(q)

@@ -164,7 +164,7 @@ func (sh *shard) serveOrDefer(now Time, w *watch, sink Sink) {
 	switch q := w.queue; {
 	case sh.serveWithin(now, w, lastRank, sh.s.batch, sink) > 0:
 	case w.peer.class == nameOnly && q.mixed():
-		sh.startSearch(q)
+		sh.startOffers(q)
 	default:
 		sh.deferMatch(q)
 	}

@@ -15,7 +15,7 @@ func (s *Scheduler) Release(now Time, p *Peer, run Run, priority, ms int64, sink
 	q := sh.unhold(run.Record, r)
 	if r.flags&numbered != 0 {
 		r.priority = priority
-		sh.addCount(r, atReturned)
+		sh.addCount(r, atReleased)
 		c := sh.countsOf(r)
 		c.Delay = uint32(ms / 1000)
 		sh.setCounts(r, &c)
@@ -52,7 +52,7 @@ func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) 
 	q := sh.unhold(run.Record, r)
 	q.tally.Ended[EndFailed]++
 	sh.addAttempt(run.Record, r, a)
-	sh.bury(now, run.Record, r, q, use, sink)
+	sh.keepFailed(now, run.Record, r, q, use, sink)
 	sh.serveNamedAgain(now, w, sink)
 	return nil
 }
@@ -128,7 +128,7 @@ func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, l
 	return number, unreported, looked
 }
 
-// releaseLast is Release for a watch. lost reports whether the peer has an unreported run under the same tag too.
+// releaseLast is ReleaseNewest for a watch. lost reports whether the peer has an unreported run under the same tag too.
 func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -150,7 +150,7 @@ func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink 
 	return nil
 }
 
-// releaseRevoked is Release for a revoked run.
+// releaseRevoked is ReleaseNewest for a revoked run.
 func (sh *shard) releaseRevoked(now Time, w *watch, tag uint64, sink Sink) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)

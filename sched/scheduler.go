@@ -70,7 +70,7 @@ type Rules struct {
 	Owned bool
 	// Untimed reservations last until the holder ends them or leaves.
 	Untimed bool
-	// Graph makes the jobs tasks, which wait for each other and have a line of their own. Extend, Transfer, Steal,
+	// Graph makes the jobs tasks, which wait for each other and have a line of their own. AddTasks, Transfer, Steal,
 	// Complete and the verbs with a TaskRevision are for them. Tasks are never broadcast, their queue is never dropped,
 	// and only RemoveTask removes them. Graph needs Untimed.
 	Graph bool

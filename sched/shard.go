@@ -13,13 +13,13 @@ type shard struct {
 	s  *Scheduler
 	id uint16
 
-	byName       map[string]*queue
-	queues       []*queue // queues by id; nil: the id is free
-	freeQueueIDs []uint32
-	watches      []*watch // watches by id; nil: the id is free
-	freeWatchIDs []uint32
-	timers       heap.Heap[*queue] // the queues that have delayed jobs, by the first due time
-	dropped      []*queue          // queues whose jobs the Ticks remove
+	byName        map[string]*queue
+	queues        []*queue // queues by id; nil: the id is free
+	freeQueueIDs  []uint32
+	watches       []*watch // watches by id; nil: the id is free
+	freeWatchIDs  []uint32
+	delayedQueues heap.Heap[*queue] // the queues that have delayed jobs, by the first due time
+	dropped       []*queue          // queues whose jobs the Ticks remove
 
 	slab            slab
 	arena           arena
@@ -30,7 +30,7 @@ type shard struct {
 	ownTimed        index                      // jobs reserved under their own time-out, key {deadline}
 	byGraceEnd      heap.Heap[*unreportedName] // unreported names, by the time at which they are resolved
 	changing        fifo[*queue]               // queues whose jobs go to other lanes, see laneChange
-	searches        fifo[*queue]               // queues whose withheld jobs are offered to all watches in line, see search
+	offering        fifo[*queue]               // queues whose withheld jobs are offered to all watches in line, see withheldOffers
 	deferredMatches fifo[*queue]               // queues whose match is deferred, see deferMatch
 	broadcasting    fifo[*queue]               // queues with a broadcast under way
 	notifications   fifo[notification]         // the awaits of ended jobs that are not answered yet
@@ -38,7 +38,7 @@ type shard struct {
 	awaits          map[uint32][]await
 	topics          map[topic][]await
 	untimedJobs     int                  // number of reserved jobs without a time-out, without tasks
-	lastingLeases   int                  // number of leased jobs that interruptible does not count
+	lastingLeases   int                  // number of leased jobs that countInterruptible does not count
 	leasePeer       *Peer                // peer of all lease watches
 	halted          bool                 // no job is handed out any more
 	keeping         heap.Heap[*keptLine] // the lines of kept jobs, by the next check
@@ -71,7 +71,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.awaits = make(map[uint32][]await)
 	sh.topics = make(map[topic][]await)
 	sh.histories, sh.results = make(map[uint32]arenaRef), make(map[uint32]arenaRef)
-	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
+	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newHashIndex()
 	sh.slab.memory, sh.arena.memory = &s.memory, &s.memory
 	sh.defaultTimed, sh.ownTimed, sh.parked = newIndex(), newIndex(), newIndex()
 	sh.leasePeer = &Peer{}
@@ -188,9 +188,9 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, millis uint3
 	}
 	r.state, r.stateData = delayed, millis
 	sh.countDelayed(r, 1)
-	q.retrying += oneIf(r.flags&attempted != 0)
+	q.retrying += oneIf(r.flags&hasHistory != 0)
 	q.delayed.pushBack(&sh.buckets, &sh.slab, sortKey{r.due, int64(millis)}, job)
-	sh.resetTimer(q)
+	sh.resetFirstDelayed(q)
 }
 
 // isDue reports whether a job's due time has come. The due time is millis milliseconds after the due second.
@@ -212,9 +212,9 @@ func (sh *shard) dequeue(job uint32, r *record, q *queue) {
 		return
 	}
 	sh.countDelayed(r, -1)
-	q.retrying -= oneIf(r.flags&attempted != 0)
+	q.retrying -= oneIf(r.flags&hasHistory != 0)
 	q.delayed.remove(&sh.buckets, &sh.slab, job)
-	sh.resetTimer(q)
+	sh.resetFirstDelayed(q)
 }
 
 // detach takes a job in any state from where it stands.
@@ -236,22 +236,22 @@ func (sh *shard) detach(job uint32, r *record, q *queue) {
 	}
 }
 
-// resetTimer moves a queue in the timers heap after its delayed jobs changed.
-func (sh *shard) resetTimer(q *queue) {
+// resetFirstDelayed moves a queue in delayedQueues after its delayed jobs changed.
+func (sh *shard) resetFirstDelayed(q *queue) {
 	if q.dropped {
 		return
 	}
 	k, ok := q.delayed.min(&sh.buckets)
 	switch {
 	case !ok && q.heapIndex >= 0:
-		sh.timers.Remove(q)
+		sh.delayedQueues.Remove(q)
 	case ok && q.heapIndex < 0:
-		q.timer = k
-		sh.timers.Push(q)
+		q.firstDelayed = k
+		sh.delayedQueues.Push(q)
 		sh.s.alarmWall(wallOf(k))
-	case ok && q.timer != k:
-		q.timer = k
-		sh.timers.Fix(q)
+	case ok && q.firstDelayed != k:
+		q.firstDelayed = k
+		sh.delayedQueues.Fix(q)
 		sh.s.alarmWall(wallOf(k))
 	}
 }
@@ -346,7 +346,7 @@ func (sh *shard) countRemoved(q *queue) {
 // end frees a detached job and answers its awaits.
 func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	sh.retire(job, r, q, e, data, sink)
-	if r.flags&attempted != 0 {
+	if r.flags&hasHistory != 0 {
 		sh.dropHistory(job, r)
 	}
 	sh.dropSaved(r)

@@ -174,7 +174,7 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt
 	r.flags &^= immediate
-	if r.flags&attempted != 0 {
+	if r.flags&hasHistory != 0 {
 		sh.dropHistory(job, r)
 	}
 	if len(j.History) > 0 {

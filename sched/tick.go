@@ -56,12 +56,12 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []de
 	sh.continueNotifications(stepLimit, sink)
 	sh.continueMatches(now, stepLimit-sh.mu.steps, sink)
 	sh.continueBroadcasts(now, stepLimit-sh.mu.steps, sink)
-	sh.continueSearches(now, stepLimit-sh.mu.steps, sink)
+	sh.continueOffers(now, stepLimit-sh.mu.steps, sink)
 	policing := sh.applyPolicies(now, stepLimit, sink)
 	waiting := sh.graph.freeSuccessors(now, stepLimit, sink)
 	sh.dropQueues(stepLimit, sink)
 	sh.graph.forgetOld(now, stepLimit)
-	left := len(sh.notifications) + len(sh.deferredMatches) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
+	left := len(sh.notifications) + len(sh.deferredMatches) + len(sh.broadcasting) + len(sh.offering) + len(sh.dropped)
 	moves = sh.trimKept(now, stepLimit)
 	policing = sh.continueLaneChanges(stepLimit) || policing
 	return sh.nextDue(), sh.mu.steps >= stepLimit || policing || waiting || left > 0, moves
@@ -81,8 +81,8 @@ func (f *fifo[T]) pop() {
 // nextDue returns when something is due next, by either clock.
 func (sh *shard) nextDue() Time {
 	next := Time{Wall: never, Mono: never}
-	if len(sh.timers) > 0 {
-		next.Wall = wallOf(sh.timers[0].timer)
+	if len(sh.delayedQueues) > 0 {
+		next.Wall = wallOf(sh.delayedQueues[0].firstDelayed)
 	}
 	if k, ok := sh.ownTimed.min(&sh.buckets); ok {
 		next.Mono = k.major
@@ -114,9 +114,9 @@ func (sh *shard) nextDue() Time {
 
 // promoteDue makes delayed jobs ready whose due time has come.
 func (sh *shard) promoteDue(now Time, stepLimit int, sink Sink) {
-	for sh.mu.steps < stepLimit && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
-		q := sh.timers[0]
-		for sh.mu.steps < stepLimit && q.heapIndex == 0 && wallOf(q.timer) <= now.Wall {
+	for sh.mu.steps < stepLimit && len(sh.delayedQueues) > 0 && wallOf(sh.delayedQueues[0].firstDelayed) <= now.Wall {
+		q := sh.delayedQueues[0]
+		for sh.mu.steps < stepLimit && q.heapIndex == 0 && wallOf(q.firstDelayed) <= now.Wall {
 			job := q.delayed.head(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.dequeue(job, r, q)

@@ -66,8 +66,8 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 		w.takesBroadcasts = broadcast
 		w.queue.broadcastWorkers += oneIf(broadcast) - oneIf(!broadcast)
 		if w.queue.withheld.jobs > 0 {
-			w.queue.search.restore = w.queue.withheld.jobs
-			sh.startSearch(w.queue)
+			w.queue.offers.restore = w.queue.withheld.jobs
+			sh.startOffers(w.queue)
 		}
 	}
 	sh.serveOrDefer(now, w, sink)

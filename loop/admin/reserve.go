@@ -168,7 +168,7 @@ func (api *API) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve
 	defer func() { s.Disconnect(api.host.Now(), p, sink) }()
 	for _, q := range queues {
 		if err := s.Watch(api.host.Now(), p, q, false, sink); err != nil {
-			return nil, api.refused(err)
+			return nil, api.countRefused(err)
 		}
 	}
 	if err := api.collect(ctx, p, tag, one, ask, sink); err != nil {
@@ -208,7 +208,7 @@ func (api *API) collect(ctx context.Context, p *sched.Peer, tag uint64, one *pen
 	}
 	s := api.host.Sched()
 	if err := s.Reserve(api.host.Now(), p, tag, sink); err != nil {
-		return api.refused(err)
+		return api.countRefused(err)
 	}
 	for s.Flushed(api.host.Now(), p, 0, sink) {
 	}
@@ -225,7 +225,7 @@ func (api *API) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int,
 	for n > 0 {
 		got, more, err := api.host.Sched().TryReserveUpTo(api.host.Now(), p, tag, n, sink)
 		if err != nil {
-			return api.refused(err)
+			return api.countRefused(err)
 		}
 		n, want = n-got, want+got
 		for one.count() < want {
@@ -238,8 +238,8 @@ func (api *API) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int,
 	return nil
 }
 
-// refused counts what the scheduler refuses, and returns an error that says so.
-func (api *API) refused(err error) error {
+// countRefused counts what the scheduler refuses, and returns an error that says so.
+func (api *API) countRefused(err error) error {
 	why := protocol.ReasonOf(err)
 	api.host.CountRefusal(Name, why)
 	return &refusal{err, why}

@@ -190,7 +190,7 @@ func (c *conversation) statsJob(id uint64) {
 		b = appendNumber(b, "file", 0)
 		b = appendNumber(b, "reserves", v.Counts.Runs)
 		b = appendNumber(b, "timeouts", v.Counts.TimedOut)
-		b = appendNumber(b, "releases", v.Counts.Returned)
+		b = appendNumber(b, "releases", v.Counts.Released)
 		b = appendNumber(b, "buries", v.Counts.Buried)
 		b = appendNumber(b, "kicks", v.Counts.Kicked)
 	})

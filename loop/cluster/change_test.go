@@ -168,7 +168,7 @@ func TestReplace(t *testing.T) {
 	if err := j.Close(); err != nil && !errors.Is(err, ErrNotLeader) {
 		t.Error(err)
 	}
-	lead.End()
+	lead.ReleaseStore()
 	c.nodes = [3]*Node{leader, d, third}
 	c.cut = [3]bool{2: true}
 	for end := time.Now().Add(patience); ; {
@@ -186,7 +186,7 @@ func TestReplace(t *testing.T) {
 		if j != nil {
 			_ = j.Close() // it says the same
 		}
-		lead.End()
+		lead.ReleaseStore()
 	}
 	if got := jobs(t, d, leader.ownStatus().Commit); len(got) != 5 {
 		t.Errorf("the new node has %q after a restart", got)
@@ -199,13 +199,13 @@ func TestReplace(t *testing.T) {
 	if err := j.Close(); err != nil && !errors.Is(err, ErrNotLeader) {
 		t.Error(err)
 	}
-	lead.End()
+	lead.ReleaseStore()
 	if leader != d {
 		next, err := d.AwaitLeadership(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		next.End()
+		next.ReleaseStore()
 	}
 }
 
@@ -259,7 +259,7 @@ func TestAdopt(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	lead.End()
+	lead.ReleaseStore()
 }
 
 // TestLease: the Leadership of a node that hears of no majority ends before another node can lead, also when the
@@ -293,7 +293,7 @@ func TestLease(t *testing.T) {
 	if late.Holds() {
 		t.Error("it holds after its lease")
 	}
-	lead.End()
+	lead.ReleaseStore()
 	letGo()
 	c.leader()
 }
@@ -312,7 +312,7 @@ func TestInstallBesideAppend(t *testing.T) {
 		t.Error(err)
 	}
 	close(release)
-	lead.End()
+	lead.ReleaseStore()
 }
 
 // TestTransfer: a node that was asked to lead does so when the change is answered.
@@ -322,7 +322,7 @@ func TestTransfer(t *testing.T) {
 	c := &testCluster{t: t, nodes: nodes}
 	i, lead := c.leader()
 	for range 30 {
-		lead.End()
+		lead.ReleaseStore()
 		i = (i + 1) % len(nodes)
 		next := nodes[i]
 		for end := time.Now().Add(patience); ; time.Sleep(tick) { // it may not have the whole log yet
@@ -342,5 +342,5 @@ func TestTransfer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lead.End()
+	lead.ReleaseStore()
 }

@@ -58,18 +58,18 @@ func TestLeaderWithWrongClock(t *testing.T) {
 	default:
 		t.Error("the Leadership goes on")
 	}
-	lead.End()
+	lead.ReleaseStore()
 	at, lead := c.leader()
 	if at == wrong {
 		t.Fatal("the node with the wrong clock leads again")
 	}
-	lead.End()
+	lead.ReleaseStore()
 	if err := c.nodes[at].transferTo(soon(t), n.o.ID); err == nil { // Raft elects it, and it hands over again
 		at, lead = c.leader()
 		if at == wrong {
 			t.Error("the node with the wrong clock has a Leadership")
 		}
-		lead.End()
+		lead.ReleaseStore()
 	}
 	for _, id := range others {
 		n.clocks.record(id, 0)
@@ -77,10 +77,10 @@ func TestLeaderWithWrongClock(t *testing.T) {
 	n.judgeClock()
 	for end := time.Now().Add(patience); ; time.Sleep(tick) {
 		if at, lead = c.leader(); at == wrong {
-			lead.End()
+			lead.ReleaseStore()
 			return
 		}
-		lead.End()
+		lead.ReleaseStore()
 		if time.Now().After(end) {
 			t.Fatal("the node does not lead after its clock was set right")
 		}

@@ -73,12 +73,12 @@ func TestLeaderWithSlowDisk(t *testing.T) {
 		t.Fatal("the Leadership goes on")
 	}
 	_ = j.Close() // which can write nothing more
-	lead.End()
+	lead.ReleaseStore()
 	now, lead := c.leader()
 	if c.nodes[now] != next {
 		t.Errorf("node %s leads, want %s", c.nodes[now].o.ID, next.o.ID)
 	}
-	lead.End()
+	lead.ReleaseStore()
 	if got, want := jobs(t, next, next.ownStatus().Commit), []string{"one", "two"}; !slices.Equal(got, want) {
 		t.Errorf("the jobs are %q, want %q", got, want)
 	}

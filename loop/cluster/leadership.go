@@ -48,8 +48,8 @@ func (l *Leadership) Holds() bool {
 // Lost returns a channel that is closed when this node no longer leads in this term.
 func (l *Leadership) Lost() <-chan struct{} { return l.lost }
 
-// End tells the node that the caller no longer uses the store, which may then be replaced.
-func (l *Leadership) End() { l.n.storeInUse.Unlock() }
+// ReleaseStore tells the node that the caller no longer uses the store, which may then be replaced.
+func (l *Leadership) ReleaseStore() { l.n.storeInUse.Unlock() }
 
 // Append implements journal.Replicator: it proposes a batch of the journal.
 func (l *Leadership) Append(batch []byte) error {

@@ -78,7 +78,7 @@ func TestApplyLosesPower(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	lead.End()
+	lead.ReleaseStore()
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestLeave(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	lead.End()
+	lead.ReleaseStore()
 	if err := Leave(testJournal(disk)); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("of a node that runs: %v", err)
 	}
@@ -138,7 +138,7 @@ func TestLeave(t *testing.T) {
 		t.Errorf("of a single server: %v", err)
 	}
 	n, lead = alone(t, disk)
-	defer lead.End()
+	defer lead.ReleaseStore()
 	if got := jobs(t, n, n.ownStatus().Commit); !slices.Equal(got, want) {
 		t.Errorf("another cluster begins with %q, want %q", got, want)
 	}

@@ -220,7 +220,7 @@ func TestTakeover(t *testing.T) {
 	if err := j.Close(); !errors.Is(err, ErrNotLeader) || j.Committed() != acknowledged {
 		t.Errorf("the journal of a leader without followers: %v, committed up to %d, was %d", err, j.Committed(), acknowledged)
 	}
-	lead.End()
+	lead.ReleaseStore()
 
 	k := openJournal(t, c.nodes[second], next)
 	put(t, k, 3, "later")
@@ -236,7 +236,7 @@ func TestTakeover(t *testing.T) {
 	if err := k.Close(); err != nil {
 		t.Error(err)
 	}
-	next.End()
+	next.ReleaseStore()
 }
 
 // TestStale: the journal of a term that is over acknowledges nothing, even when its node leads again.
@@ -249,7 +249,7 @@ func TestStale(t *testing.T) {
 	if err := stale.Append([]byte("x")); !errors.Is(err, ErrNotLeader) {
 		t.Error(err)
 	}
-	lead.End()
+	lead.ReleaseStore()
 }
 
 // freeAddress returns an address at which nobody listens.
@@ -337,7 +337,7 @@ func TestSnapshot(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	lead.End()
+	lead.ReleaseStore()
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}

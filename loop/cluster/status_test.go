@@ -12,7 +12,7 @@ func TestStatus(t *testing.T) {
 	nodes, _ := startCluster(t, nil)
 	c := &testCluster{t: t, nodes: nodes}
 	first, lead := c.leader()
-	defer lead.End()
+	defer lead.ReleaseStore()
 	n := nodes[first]
 	if err := n.Change(soon(t), Change{Verb: AddNode, ID: "d", Address: freeAddress(t)}); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ type Counts struct {
 	Delay     uint32 `json:"delay"`     // seconds, the last one that was asked for
 	Runs      uint32 `json:"runs"`
 	TimedOut  uint32 `json:"timed_out"`
-	Returned  uint32 `json:"returned"`
+	Released  uint32 `json:"returned"`
 	Buried    uint32 `json:"buried"`
 	Kicked    uint32 `json:"kicked"`
 }
@@ -25,7 +25,7 @@ func (c *Counts) hasCounts() bool { return *c != Counts{} }
 
 // all returns the counts in their order on disk.
 func (c *Counts) all() [6]*uint32 {
-	return [...]*uint32{&c.Delay, &c.Runs, &c.TimedOut, &c.Returned, &c.Buried, &c.Kicked}
+	return [...]*uint32{&c.Delay, &c.Runs, &c.TimedOut, &c.Released, &c.Buried, &c.Kicked}
 }
 
 func (c *Counts) appendCounts(dst []byte) []byte {

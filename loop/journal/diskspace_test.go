@@ -36,7 +36,7 @@ func TestFull(t *testing.T) {
 	f.free.Store(999)
 	d := mustOpen(t, o)
 	defer d.j.Close()
-	if !d.j.Full() {
+	if !d.j.LowSpace() {
 		t.Fatal("not full at the start")
 	}
 	d.create(10)
@@ -44,16 +44,16 @@ func TestFull(t *testing.T) {
 		t.Fatal("a full disk keeps from committing")
 	}
 	f.free.Store(1000)
-	poll(t, "it does not recover", func() bool { return !d.j.Full() })
+	poll(t, "it does not recover", func() bool { return !d.j.LowSpace() })
 	f.free.Store(0)
-	poll(t, "it does not notice", d.j.Full)
+	poll(t, "it does not notice", d.j.LowSpace)
 	if s := d.j.Stats(); !s.Full || s.Free != 0 {
 		t.Fatalf("%+v", s)
 	}
 	f.free.Store(-1)
 	poll(t, "the unknown free space is not logged", func() bool { return strings.Contains(log.String(), "cannot read the free space") })
 	f.free.Store(5000) // an unknown free space was not full either
-	poll(t, "it does not recover", func() bool { return !d.j.Full() && strings.Count(log.String(), "has room again") == 2 })
+	poll(t, "it does not recover", func() bool { return !d.j.LowSpace() && strings.Count(log.String(), "has room again") == 2 })
 	if s := d.j.Stats(); s.Full || s.Free != 5000 {
 		t.Fatalf("%+v", s)
 	}
@@ -78,14 +78,14 @@ func TestFullAfterMuch(t *testing.T) {
 		d.create(1 << 20)
 		d.wait()
 	}
-	poll(t, "it does not look", d.j.Full)
+	poll(t, "it does not look", d.j.LowSpace)
 }
 
 // TestNeverFull checks that without a minimum the journal is never full.
 func TestNeverFull(t *testing.T) {
 	f := &roomFS{FS: vfs.NewMem()}
 	d := mustOpen(t, testOptions(f))
-	if d.j.Full() {
+	if d.j.LowSpace() {
 		t.Fatal("full")
 	}
 	if err := d.j.Close(); err != nil {
@@ -108,8 +108,8 @@ func TestFullDiskCheckpointsEarly(t *testing.T) {
 	d.j.CheckSpace()
 	d.remove(seq)
 	d.wait()
-	if d.j.CheckSpace(); !d.j.Full() || d.j.cutLog.Load() {
-		t.Errorf("without room: full %v, to be cut %v", d.j.Full(), d.j.cutLog.Load())
+	if d.j.CheckSpace(); !d.j.LowSpace() || d.j.cutLog.Load() {
+		t.Errorf("without room: full %v, to be cut %v", d.j.LowSpace(), d.j.cutLog.Load())
 	}
 	f.free.Store(cutReserve + 1<<20)
 	d.j.CheckSpace()

@@ -41,12 +41,12 @@ func parseDocument(key, value []byte) (d Document, err error) {
 
 // PutDocument appends a new or changed document. SettingsGroup covers the change.
 func (j *Journal) PutDocument(d *Document) {
-	j.settings().raw(opSet, d.key(nil), d.Value)
+	j.settingsBuffer().raw(opSet, d.key(nil), d.Value)
 	j.touch()
 }
 
 // DeleteDocument appends the deletion of a document. SettingsGroup covers the change.
 func (j *Journal) DeleteDocument(d *Document) {
-	j.settings().raw(opDelete, d.key(nil), nil)
+	j.settingsBuffer().raw(opDelete, d.key(nil), nil)
 	j.touch()
 }

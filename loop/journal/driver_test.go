@@ -187,12 +187,12 @@ func (d *driver) remove(seq uint64) {
 
 func (d *driver) setting(key, value string) {
 	if value == "" {
-		d.j.settings().raw(opDelete, settingKey(key), nil)
+		d.j.settingsBuffer().raw(opDelete, settingKey(key), nil)
 		d.j.touch()
 	} else {
 		d.j.PutSetting(key, []byte(value))
 	}
-	d.changes = append(d.changes, change{d.group(d.j.settings()), func(s state) {
+	d.changes = append(d.changes, change{d.group(d.j.settingsBuffer()), func(s state) {
 		if value == "" {
 			delete(s.settings, key)
 		} else {
@@ -210,7 +210,7 @@ func (d *driver) document(kind Kind, project, name, value string) {
 	} else {
 		d.j.PutDocument(&doc)
 	}
-	d.changes = append(d.changes, change{d.group(d.j.settings()), func(s state) {
+	d.changes = append(d.changes, change{d.group(d.j.settingsBuffer()), func(s state) {
 		if value == "" {
 			delete(s.settings, key)
 		} else {

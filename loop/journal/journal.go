@@ -67,7 +67,7 @@ type Journal struct {
 
 // LastSeq returns the highest Seq that was committed before this opening; its job may be deleted.
 // The next new job must have a higher one.
-func (j *Journal) LastSeq() uint64 { return j.settings().maxSeq } // the settings buffer takes no records: its maxSeq is that of the opening
+func (j *Journal) LastSeq() uint64 { return j.settingsBuffer().maxSeq } // the settings buffer takes no records: its maxSeq is that of the opening
 
 // Put appends a new or changed record. It copies the record's bytes.
 //
@@ -100,11 +100,11 @@ func (j *Journal) End(shard int) { j.shards[shard].joined.Unlock() }
 
 // PutSetting appends a setting's value. SettingsGroup covers the change.
 func (j *Journal) PutSetting(key string, value []byte) {
-	j.settings().raw(opSet, settingKey(key), value)
+	j.settingsBuffer().raw(opSet, settingKey(key), value)
 	j.touch()
 }
 
-func (j *Journal) settings() *shardBuffer { return &j.shards[len(j.shards)-1] }
+func (j *Journal) settingsBuffer() *shardBuffer { return &j.shards[len(j.shards)-1] }
 
 func (j *Journal) touch() {
 	if !j.touched.Load() {
@@ -118,7 +118,7 @@ func (j *Journal) touch() {
 func (j *Journal) Group(shard int) uint64 { return j.groupOf(&j.shards[shard]) }
 
 // SettingsGroup is Group for the settings and documents.
-func (j *Journal) SettingsGroup() uint64 { return j.groupOf(j.settings()) }
+func (j *Journal) SettingsGroup() uint64 { return j.groupOf(j.settingsBuffer()) }
 
 func (j *Journal) groupOf(g *shardBuffer) uint64 {
 	switch {
@@ -165,16 +165,16 @@ func (j *Journal) wakeCommitter() {
 // Committed returns the last committed group. All groups before it are committed too.
 func (j *Journal) Committed() uint64 { return j.committed.Load() }
 
-// Full reports whether the free space is below MinFree, so that the caller must refuse new jobs. It
+// LowSpace reports whether the free space is below MinFree, so that the caller must refuse new jobs. It
 // becomes false again when space is free.
-func (j *Journal) Full() bool { return j.full.Load() }
+func (j *Journal) LowSpace() bool { return j.full.Load() }
 
 // RoomFor reports whether MinFree would remain, at the last check, after n more bytes of jobs,
 // which are written twice: to a log and to the store. On a file system that does not report its
 // free space it is true.
 func (j *Journal) RoomFor(n uint64) bool {
 	free := j.free.Load()
-	return !j.Full() && (free == 0 || free >= j.minFree.Load()+2*n)
+	return !j.LowSpace() && (free == 0 || free >= j.minFree.Load()+2*n)
 }
 
 // SetMinFree changes Options.MinFree, which is not 0. Full follows within a moment.

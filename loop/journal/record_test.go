@@ -117,7 +117,7 @@ func TestRecordVersions(t *testing.T) {
 	}
 	n := r
 	n.Space, n.Name, n.Holder, n.Revision = 7, []byte("300"), nil, 0
-	n.Counts = Counts{Submitted: 1_700_000_000_000, Delay: 5, Runs: 4, TimedOut: 3, Returned: 2, Buried: 1, Kicked: 1 << 25}
+	n.Counts = Counts{Submitted: 1_700_000_000_000, Delay: 5, Runs: 4, TimedOut: 3, Released: 2, Buried: 1, Kicked: 1 << 25}
 	if got := hex.EncodeToString(appendRecord(nil, &n)); got != counted {
 		t.Fatalf("got  %s\nwant %s", got, counted)
 	}

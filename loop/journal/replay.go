@@ -62,7 +62,7 @@ func (j *Journal) Replay(to ReplayFuncs) error {
 		to.Progress(done, done)
 	}
 	j.records.Add(done - total)
-	j.settings().addJobs(done - total) // the next group stores the corrected number
+	j.settingsBuffer().addJobs(done - total) // the next group stores the corrected number
 	j.stats.Lock()
 	j.stats.Recovered = done
 	j.stats.Recovery += time.Since(began)

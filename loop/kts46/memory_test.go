@@ -90,12 +90,12 @@ func TestKts46DefinitionsOfOldDirectories(t *testing.T) {
 	}
 	restart(0)
 	for i := range 7 {
-		r.drop(r.projects["p"].jobs[fmt.Sprint("job", i)].document(protocol.KindNumbers, nil))
+		r.drop(r.projects["p"].jobs[fmt.Sprint("job", i)].document(protocol.KindBatchParams, nil))
 	}
 	restart(7)
 	restart(0)
 	r.put(r.projects["p"].jobs["job3"].document(protocol.KindDefinition, []byte(definition(300, 0.5, 2))))
-	r.put(r.projects["p"].jobs["job4"].document(protocol.KindNumbers, []byte("what is no JSON")))
+	r.put(r.projects["p"].jobs["job4"].document(protocol.KindBatchParams, []byte("what is no JSON")))
 	r.server.Flush(1)
 	r = r.again(d)
 	if got := r.parsed.Load(); got != 2 {

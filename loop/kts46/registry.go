@@ -315,7 +315,7 @@ func (r *registry) saveProgress(j *job) {
 func (r *registry) saveDefinition(j *job, definition []byte) {
 	r.put(j.document(protocol.KindDefinition, definition))
 	if value := j.save(definition); value != nil {
-		r.put(j.document(protocol.KindNumbers, value))
+		r.put(j.document(protocol.KindBatchParams, value))
 	}
 }
 

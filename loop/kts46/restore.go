@@ -51,7 +51,7 @@ func (r *registry) RestoreDocument(d *protocol.Document) error {
 		err = json.Unmarshal(d.Value, &saved)
 		r.projects[in] = &project{name: in, lastID: saved.LastID, jobs: make(map[string]*job)}
 		r.entries++
-	case d.Kind == protocol.KindNumbers:
+	case d.Kind == protocol.KindBatchParams:
 		r.restored[in+"\x00"+name] = &protocol.Document{Kind: d.Kind, Project: []byte(in), Name: []byte(name), Value: bytes.Clone(d.Value)}
 	case d.Kind == protocol.KindDefinition && p != nil:
 		err = r.restoreJob(p, name, d.Value)
@@ -82,7 +82,7 @@ func (r *registry) restoreJob(p *project, name string, definition []byte) (err e
 			return err
 		}
 		if value := j.save(definition); value != nil {
-			r.put(j.document(protocol.KindNumbers, value))
+			r.put(j.document(protocol.KindBatchParams, value))
 		}
 	}
 	p.jobs[name] = j

@@ -145,7 +145,7 @@ func (r *registry) deleteJob(project, name string) error {
 // discard removes a job and its tasks from its project.
 func (r *registry) discard(j *job) {
 	r.abort(j)
-	for _, kind := range []protocol.DocumentKind{protocol.KindProgress, protocol.KindDefinition, protocol.KindNumbers} {
+	for _, kind := range []protocol.DocumentKind{protocol.KindProgress, protocol.KindDefinition, protocol.KindBatchParams} {
 		r.drop(j.document(kind, nil))
 	}
 	delete(j.project.jobs, j.name)

@@ -105,7 +105,7 @@ func (s *Pages) live(w http.ResponseWriter, r *http.Request) {
 	shared := s.streams.join(address, s.maxAPIConns())
 	if shared == nil {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "too many pages are shown: this shared is not updated", http.StatusServiceUnavailable)
+		http.Error(w, "too many pages are shown: this one is not updated", http.StatusServiceUnavailable)
 		return
 	}
 	defer s.streams.leave(address)

@@ -23,10 +23,10 @@ type DocumentKind uint8
 
 // The kinds, in the order in which a start restores them.
 const (
-	KindProject    DocumentKind = iota
-	KindNumbers                 // the part of a job's definition that the scheduler needs
-	KindDefinition              // a job's definition
-	KindProgress                // a job's progress
+	KindProject     DocumentKind = iota
+	KindBatchParams              // the part of a job's definition that the scheduler needs
+	KindDefinition               // a job's definition
+	KindProgress                 // a job's progress
 )
 
 // String returns the kind's name.

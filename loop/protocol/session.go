@@ -50,7 +50,7 @@ type Session struct {
 	Role       Role  // set when it is known
 	ProtocolID uint8 // the number of the protocol in Loop.Frames
 
-	Out      []byte // encoded and not written yet; Touch comes before an append
+	Out      []byte // encoded and not written yet; OpenOut comes before an append
 	Assigned bool   // the peer was handed a job in this turn
 	Cost     int    // queues and jobs that its requests looked at, beside the scheduler's Peer.TakeCost
 	// HandshakeDone ends the time limit of the handshake. From then on IdleLimit counts. A protocol without a
@@ -177,7 +177,7 @@ type Quieted interface {
 
 // Transport is the server's half of a session.
 type Transport interface {
-	// Touch gives Out a buffer, which is written at the end of the turn.
+	// OpenOut gives Out a buffer, which is written at the end of the turn.
 	OpenOut()
 	// FlushLarge writes output that is already large, and ends the session of a peer with more unread output than
 	// --max-outbound. It returns true if the session has ended: Consume stops then.

@@ -104,7 +104,7 @@ func (t *Transfer) Send(w io.Writer, answer []byte) error {
 	return nil
 }
 
-// Semaphore let as many requests at once use a resource as its capacity.
+// Semaphore lets as many requests at once use a resource as its capacity.
 type Semaphore chan struct{}
 
 // Wait takes a turn; then the transfer holds n bytes. It returns false when ctx ends first or the transfer was evicted.
