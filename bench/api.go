@@ -34,7 +34,7 @@ const (
 var apiKinds = map[kind]func(a *apiTrial, l load.Load, size int) error{
 	"submit": (*apiTrial).submit, "submit lines": (*apiTrial).lines, "reserve": (*apiTrial).reserve,
 	"page": (*apiTrial).pages, "search": (*apiTrial).search, "metrics": (*apiTrial).metrics,
-	"remove": (*apiTrial).remove, "retry": (*apiTrial).retry,
+	"remove": (*apiTrial).remove, "retry": (*apiTrial).retry, "browse": (*apiTrial).browse, "backup": (*apiTrial).backup,
 }
 
 // apiTrial is a load on the HTTP API of one server. Its jobs go to the queue load.QueueName.
@@ -387,6 +387,18 @@ func (a *apiTrial) retry(_ load.Load, size int) error {
 		return err
 	}
 	return a.change("retry", "state:failed ", size)
+}
+
+// backup takes a backup of as many jobs, beside another client. The reader of the backup keeps nothing of it.
+func (a *apiTrial) backup(_ load.Load, size int) error {
+	if err := inOrder(func() error { return a.fill(size) }, a.settle); err != nil {
+		return err
+	}
+	owner := client.NewAdmin(a.server.Admin)
+	defer owner.Close()
+	return a.beside(func() error {
+		return a.timed(size, func() error { return owner.Backup(a.ctx, io.Discard, nil) })
+	})
 }
 
 // fail has so many jobs fail for good.

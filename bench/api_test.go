@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,11 +15,13 @@ import (
 	"treadle/loop/client"
 )
 
-// serveAPI runs a server with the HTTP API at a port.
-func serveAPI(port string) error {
+// serveAPI runs a server with the HTTP API at a port, and its files in a directory.
+func serveAPI(port, directory string) error {
 	off := []string{"off"}
 	return loop.Run(context.Background(), loop.Options{
-		Data: loop.NoData, HTTP: "127.0.0.1:" + port, Periodic: loop.PeriodicOptions{Listen: off}, Gloom: loop.GloomOptions{Masters: off, Slaves: off},
+		Data: filepath.Join(directory, "data"), HTTP: "127.0.0.1:" + port,
+		Admin:    loop.AdminOptions{Listen: []string{"unix://" + filepath.Join(directory, "admin.sock")}},
+		Periodic: loop.PeriodicOptions{Listen: off}, Gloom: loop.GloomOptions{Masters: off, Slaves: off},
 		Dwork: loop.DworkOptions{Listen: off}, Kts46: loop.Kts46Options{Listen: off, JSON: off},
 	})
 }
@@ -30,12 +33,13 @@ func startAPI(t *testing.T) *peer.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := peer.Command{Path: program, Arguments: []string{"serve-api", "{port0}"}}.Start(t.Context())
+	directory := t.TempDir()
+	s, err := peer.Command{Path: program, Arguments: []string{"serve-api", "{port0}", directory}}.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	s.HTTP = s.Address
+	s.HTTP, s.Admin = s.Address, "unix://"+filepath.Join(directory, "admin.sock")
 	return s
 }
 
@@ -51,11 +55,11 @@ func TestAPIRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := s.Figures
-			beside := r.Kind == "page" || r.Kind == "search" || r.Kind == "remove" || r.Kind == "retry"
+			beside := r.Kind == "page" || r.Kind == "search" || r.Kind == "remove" || r.Kind == "retry" || r.Kind == "backup"
 			if f["jobs/s"] <= 0 || beside != (f["of quiet"] > 0) || (beside || r.Kind == "submit") != (f["submit p99"] > 0) {
 				t.Errorf("got %+v", s)
 			}
-			if reads := r.Kind == "page" || r.Kind == "search" || r.Kind == "metrics"; reads != (f["longest"] > 0) {
+			if reads := r.Kind == "page" || r.Kind == "search" || r.Kind == "metrics" || r.Kind == "browse"; reads != (f["longest"] > 0) {
 				t.Errorf("got %+v", s)
 			}
 		})
@@ -85,6 +89,26 @@ func TestAPIAudit(t *testing.T) {
 	f(a.holds(11), "11 jobs were submitted, the server holds 10")
 	f(a.change("remove", "", 11), "remove changed 10 of 11 jobs")
 	f(a.fail(1), "0 of 1 jobs failed")
+}
+
+// TestWatch: pages are watched while the server runs, and its end is an error.
+func TestWatch(t *testing.T) {
+	s := startAPI(t)
+	a := newAPITrial(t.Context(), &sample{}, s, 0)
+	defer a.admin.Close()
+	if err := a.measure(row{Kind: "metrics"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	do := watch(s)
+	for range 3 {
+		if err := do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Stop()
+	if err := do(t.Context()); err == nil {
+		t.Error("a server that has ended is watched on")
+	}
 }
 
 // TestLookedAt: of three pages, each job counts once.

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	serve := map[string]func() error{
 		"fake-server":  func() error { return serveFake(os.Args[2], os.Args[3], os.Args[4]) },
 		"-echo-frames": func() error { return load.ServeFrameEcho(context.Background(), os.Args[2]) },
-		"serve-api":    func() error { return serveAPI(os.Args[2]) },
+		"serve-api":    func() error { return serveAPI(os.Args[2], os.Args[3]) },
 	}[os.Args[min(1, len(os.Args)-1)]]
 	if serve != nil {
 		if err := serve(); err != nil {

@@ -79,6 +79,8 @@ func (s *sample) measureServer(ctx context.Context, r row, p peer.Contender, run
 			return repeatDuring(ctx, collectPause, phase, collect(running))
 		case r.ChangingPolicy:
 			return repeatDuring(ctx, changePause, phase, togglePolicy(running))
+		case r.Watched:
+			return repeatDuring(ctx, scrapePause, phase, watch(running))
 		}
 		return phase()
 	case kindDrain:

@@ -50,6 +50,7 @@ type row struct {
 	Idle           int            // number of greeted connections that send nothing
 	Collecting     bool           // the server collects its garbage all the time
 	ChangingPolicy bool           // the policy of the queue is changed all the time
+	Watched        bool           // browsers show pages, and the metrics are read once a second
 	Libzmq         bool           // dwork workers are processes over libzmq
 	Plugin         string         // the kind of plugin of a Disbatch node's tasks
 }

@@ -104,7 +104,7 @@ func TestTargetsHaveRows(t *testing.T) {
 		}
 	}
 	list := targets()
-	if len(list) != 64 {
+	if len(list) != 69 {
 		t.Fatalf("%d targets", len(list))
 	}
 	for _, target := range list {

@@ -47,7 +47,8 @@ func treadles(path string) []Contender {
 // treadlesOnDisk keep a journal.
 func treadlesOnDisk(path, place string) (list []Contender) {
 	for _, mode := range []string{"always", "interval", "never"} {
-		list = append(list, variant("treadle "+mode, Command{Path: path, place: place}, PeriodicOptions{}, "--data {directory}/data --sync "+mode))
+		list = append(list, variant("treadle "+mode, Command{Path: path, place: place}, PeriodicOptions{},
+			"--admin unix://{directory}/admin.sock --data {directory}/data --sync "+mode))
 	}
 	c, always := Command{Path: path, place: place}, "--data {directory}/data --sync always"
 	return append(list, withBeanstalk("treadle beanstalk always", c, always), withFaktory("treadle faktory always", c, always))
