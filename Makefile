@@ -195,7 +195,7 @@ peers: ## install the servers that bench compares with (Debian, root or sudo; Fa
 	$$as_root apt-get update; \
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
 		beanstalkd gearman-job-server redis-server
-	$(GO) install github.com/contribsys/faktory/cmd/faktory@v1.10.0
+	cd bench/interop && $(GO) install github.com/contribsys/faktory/cmd/faktory
 
 clean: ## remove what the targets above leave behind; never a data directory
 	rm -rf bin
