@@ -188,6 +188,9 @@ func (l *Ledger) end(j *Job) {
 // doubt notes that a job may have been done, removed or replaced, or not.
 func (l *Ledger) doubt(j *Job) {
 	l.cutOff(j)
+	if j.inServer == no { // the run of a Gloom job whose master has left may go on
+		j.doubtLease()
+	}
 	j.inServer, j.onDisk, j.holder, j.orderKnown, j.turn = min(j.inServer, maybe), min(j.onDisk, maybe), nil, false, l.turn
 	j.holderUnknown, j.record.schedKnown, j.buried = true, false, min(j.buried, maybe)
 }

@@ -113,7 +113,7 @@ func (c *conversation) request(line []byte) {
 	default:
 		err = errRequest
 	}
-	c.s.Touch()
+	c.s.OpenOut()
 	if err != nil {
 		c.tell("error", []byte(err.Error()))
 		return
