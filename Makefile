@@ -46,11 +46,13 @@ test: ## the tests and a short simulation; needs Go alone
 	$(GO) test -short -p 4 -parallel 8 ./...
 	$(GO) test -short -tags invariants ./fuzz/sim
 
-# The tests that -short leaves out or cuts short: TestLong holds the list against the source.
+# The tests that -short leaves out or cuts short: long_test.go holds the list against the source.
 LONG = TestAddedProtocol|TestBackwardEdges|TestClockSteps|TestClusterFullDisk|TestClusterHistories|TestClusterNamespaces|TestClusterReconnects|TestConvertKilled|TestCorruptLog|TestCorruptTable|TestDisbatchTaskRunners|TestDworkKilled|TestEveryGloomAction|TestFaultAtEveryOperation|TestFlips|TestFlipsInManyLogs|TestFullDocuments|TestGraphBounds|TestHostile|TestHostileDisbatch|TestInvalidDocuments|TestKts46DefinitionsTakeNoMemory|TestLargeJobsAreLetGo|TestLargeOutputGoesToGridFS|TestListText|TestLockOfNextHolder|TestLongLockLineIsDropped|TestLongestHold|TestLostSyncAtEveryOperation|TestManyClashes|TestMaxMemory|TestMemoryPressure|TestMillionJobs|TestMovedRef|TestNoLostWakeupFail|TestNoLostWakeupFlushed|TestNoLostWakeupLock|TestNoLostWakeupReserve|TestNoLostWakeupSleep|TestNoLostWakeupWatch|TestNoTaskIsClaimedTwice|TestPauseCut|TestPolicyHold|TestPowerLoss|TestRepairFails|TestRepeatedPredecessorCost|TestSimulation|TestSimulationRepeats|TestSimulationSite|TestThousandConnections|TestTornAndZeroedTails|TestWorkEndsOnTime
+# Those of them that take longest: nightly runs them, check does not.
+NIGHTLY = TestClusterHistories|TestFlips|TestGraphBounds|TestPowerLoss
 LONG_IN = ./cmd/treadle ./loop/... ./sched
-long: ## the tests in the length that -short spares
-	$(GO) test -p 4 -parallel 8 -run '^($(LONG))$$' $(LONG_IN)
+long: ## the tests in the length that -short spares, but for those that take longest
+	$(GO) test -p 4 -parallel 8 -run '^($(LONG))$$' -skip '^($(NIGHTLY))$$' $(LONG_IN)
 	$(GO) test -tags invariants -run '^($(LONG))$$' ./fuzz/sim
 
 # The longest holds of sched's locks are counted in one goroutine, where the detector finds nothing and takes most of an
@@ -59,10 +61,9 @@ ONE_GOROUTINE = '^Test(PolicyHold|LongestHold|LongestListHold)$$'
 race: ## all tests with the race detector and the invariants checked, but for those that count in one goroutine; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -timeout 1h -skip $(ONE_GOROUTINE) -tags invariants ./...
 
-lint: ## gofmt, go vet with and without the invariants tag, golangci-lint
+lint: ## gofmt, golangci-lint, which has go vet, and go vet with the invariants tag
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
 	test -z "$$files" || { echo "not formatted with gofmt:"; echo "$$files"; exit 1; }
-	$(GO) vet ./...
 	$(GO) vet -tags invariants ./...
 	$(GOLANGCI) run ./...
 
@@ -163,7 +164,8 @@ crash: ## kill the built server under load N=300 times and audit what it acknowl
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)
 
 # Two hours on two idle cores. All planted bugs are played in three nights.
-nightly: race crash browser ## what is too long for check: everything with the race detector, a third of the planted bugs, crash, the pages in a browser, a soak with 20 seconds of each fuzz target, and one of a cluster
+nightly: race crash browser ## what is too long for check: everything with the race detector, the longest tests, a third of the planted bugs, crash, the pages in a browser, a soak with 20 seconds of each fuzz target, and one of a cluster
+	$(MAKE) long LONG='$(NIGHTLY)' NIGHTLY=
 	$(MAKE) canary EVERY=3 FIRST=$$(( $$(date +%s) / 86400 % 3 ))
 	$(MAKE) soak SOAKFUZZ=20s MINUTES=5
 	$(MAKE) cluster-soak

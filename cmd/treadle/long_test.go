@@ -42,6 +42,15 @@ func TestLongNamesEveryShortenedTest(t *testing.T) {
 	if got := strings.Join(want, "|"); got != string(m[1]) {
 		t.Errorf("the Makefile has LONG = %s; the tests that ask for -short are\n%s", m[1], got)
 	}
+	m = regexp.MustCompile(`(?m)^NIGHTLY = (.*)$`).FindSubmatch(makefile)
+	if m == nil {
+		t.Fatal("the Makefile has no NIGHTLY")
+	}
+	for name := range strings.SplitSeq(string(m[1]), "|") {
+		if !slices.Contains(want, name) {
+			t.Errorf("%s of NIGHTLY is not in LONG", name)
+		}
+	}
 }
 
 // testFunctions returns the functions of the module's test files by directory and name.
