@@ -84,7 +84,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		n += len(line) + 1
 		c.s.HandshakeDone = true
-		c.s.Loop.Frames[c.s.Protocol]++
+		c.s.Loop.Frames[c.s.ProtocolID]++
 		c.request(line)
 	}
 	return n, nil
