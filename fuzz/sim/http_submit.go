@@ -181,7 +181,7 @@ func (l *Ledger) checkEnding(call *httpCall, answer *admin.Submitted) {
 		}
 		for k := range w.chain() {
 			broadcast := k.queue == broadcastQueue && result == ""
-			if slices.Contains(k.results, result) || broadcast && k.inServer != sure {
+			if slices.Contains(k.results, result) || broadcast && (k.inServer != sure || l.maybeBroadcast(k)) {
 				return
 			}
 		}

@@ -55,3 +55,11 @@ func (l *Ledger) checkBroadcasts() {
 	}
 	l.broadcasts = nil
 }
+
+// maybeBroadcast reports whether a broadcast job may have gone to a worker that has not read it yet, or whose
+// connection ends in this turn.
+func (l *Ledger) maybeBroadcast(j *Job) bool {
+	return slices.ContainsFunc(l.net.conns, func(c *Conn) bool {
+		return l.mayHaveUnread(c, j) || c.peer.Closed() && l.serving(c, broadcastQueue)
+	})
+}
