@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	codec "treadle/codec/admin"
 	"treadle/codec/periodic"
 )
 
@@ -186,6 +188,22 @@ func TestBeanstalkRefusals(t *testing.T) {
 	r.stopping.Store(true)
 	c.asks("use default\r\nput 0 0 60 1\r\na", "USING default\r\nDRAINING\r\n")
 	r.stopping.Store(false)
+}
+
+// TestPausedTubeShows checks that a pause by pause-tube is among the queues and the reasons of a job.
+func TestPausedTubeShows(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "b")
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", Beanstalk: BeanstalkOptions{Listen: []string{"unix://" + path}}})
+	dialStalk(t, path).asks("use slow\r\nput 0 0 60 1\r\na\r\npause-tube slow 100", "USING slow\r\nINSERTED 1\r\nPAUSED\r\n")
+	a := api{t, r}
+	if q := a.queue("slow"); q.Paused != "hand-out" || q.PausedBy != "pause-tube" || q.PausedWhy != "for 100 s" {
+		t.Errorf("%+v", q)
+	}
+	var d codec.JobDetails
+	if a.do(http.MethodGet, "/job?queue=slow&name=1", "", nil, &d); len(d.Why) == 0 || d.Why[0].Text != "queue paused by pause-tube, for 100 s" {
+		t.Errorf("%+v", d.Why)
+	}
 }
 
 // TestBeanstalkFatal checks that a connection ends when what it sends are no requests, and that its replies come first.

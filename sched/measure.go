@@ -123,9 +123,11 @@ type QueueStats struct {
 	Failed  int // given up and kept
 	Done    int // done or expired, and kept
 	Workers int
-	Busy    int   // workers that hold a job of the queue
-	Paused  int   // 1: hands out nothing until it is resumed
-	Bytes   int64 // bytes of the jobs' names and workloads, without tasks and kept jobs
+	Busy    int // workers that hold a job of the queue
+	Paused  int // 1: hands out nothing until it is resumed
+	// PausedUntil is the Mono at which a PauseFor ends; 0: there is none. Add leaves it out.
+	PausedUntil int64
+	Bytes       int64 // bytes of the jobs' names and workloads, without tasks and kept jobs
 	// Oldest is the least due second of the ready jobs, or math.MaxInt64 when no job has one. Tasks have no due second,
 	// nor have jobs that go ahead of their equals after a failure. Of the numbered jobs only the first one counts. If a
 	// queue has more priorities and keys than maxOldest, only maxOldest of them count, the lowest priorities first.
@@ -209,6 +211,9 @@ func (sh *shard) read(q *queue, st *QueueStats) {
 	}
 	if q.policy != nil {
 		st.Paused = oneIf(q.policy.Paused&pauseHandOut != 0)
+	}
+	if q.limiter != nil {
+		st.PausedUntil = q.limiter.pausedUntil
 	}
 	if st.Counted = q.tally != &sh.sharedTally; st.Counted {
 		st.Tally = *q.tally

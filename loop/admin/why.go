@@ -65,6 +65,9 @@ func (w *why) waiting() string {
 	case sched.WhyHalted:
 		return "the server stops: it hands out no job"
 	case sched.WhyPaused:
+		if w.Until != 0 {
+			return "queue paused by pause-tube, for " + wait(w.Until-w.now)
+		}
 		return "queue paused" + after(" by ", w.by) + after(": ", w.because)
 	case sched.WhyConcurrency:
 		return fmt.Sprintf("%d of %s of %s run, which is its concurrency", w.Count, counted(w.Total, "job"), w.queue)
