@@ -261,7 +261,7 @@ func showJob(w io.Writer, d *client.JobDetails) error {
 		add("lock", printable(lock))
 	}
 	for _, why := range d.Why {
-		add("why", oneLine(why.Text))
+		add("why", oneLine(strings.ReplaceAll(why.Text, "\t", " ")))
 	}
 	add("workload", content(d.Workload, d.WorkloadBytes, d.WorkloadSize))
 	if d.Result != nil || d.ResultBytes != nil {
@@ -275,7 +275,22 @@ func showJob(w io.Writer, d *client.JobDetails) error {
 		lines = append(lines, []string{time.UnixMilli(a.At).Format(time.DateTime), a.Outcome, printed(a.Worker), endOf(a.Text)})
 	}
 	_, err := io.WriteString(w, "\n")
-	return errors.Join(err, align(w, lines, 4))
+	return errors.Join(err, align(w, lines, 4), showTexts(w, d.Attempts))
+}
+
+// showTexts writes the error texts of several lines, such as those with a backtrace.
+func showTexts(w io.Writer, attempts []client.JobAttempt) (err error) {
+	for _, a := range attempts {
+		text := strings.Split(strings.TrimSpace(a.Text), "\n")
+		if len(text) == 1 {
+			continue
+		}
+		_, err = fmt.Fprintf(w, "\n%s %s:\n", time.UnixMilli(a.At).Format(time.DateTime), a.Outcome)
+		for _, line := range text {
+			_, err = fmt.Fprintf(w, "    %s\n", printable(strings.ReplaceAll(strings.TrimRight(line, "\r"), "\t", "    ")))
+		}
+	}
+	return err
 }
 
 // maxShown is how many characters of a workload or result a line shows.

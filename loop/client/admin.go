@@ -48,6 +48,8 @@ type (
 	JobPage = admin.Jobs
 	// JobDetails is a job with what is known of it.
 	JobDetails = admin.JobDetails
+	// JobAttempt is a run of a job, or another event of its history.
+	JobAttempt = admin.Attempt
 	// SettingChange is something that a reload has changed.
 	SettingChange = admin.SettingChange
 )
