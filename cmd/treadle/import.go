@@ -38,7 +38,7 @@ type importBeanstalkdCmd struct {
 
 // Help implements kong.HelpProvider.
 func (importBeanstalkdCmd) Help() string {
-	return `Without --move the command counts the jobs of each tube and changes nothing. With --move it pauses each tube, and then reads each job, puts it here with its priority, its time to run and what is left of its delay, and deletes it there when it is on disk here. Buried jobs are buried here. It can be stopped and called again: a job that it had put and not deleted is then here twice, and a tube may stay paused there for ten minutes.
+	return `Without --move the command counts the jobs of each tube and changes nothing. With --move it pauses each tube, and then reads each job, puts it here with its priority, its time to run and what is left of its delay, and deletes it there when it is on disk here. Buried jobs are buried here. It can be stopped and called again: a job that it had put and not deleted is then here twice. A pause there ends with the command; when the command is killed, after ten minutes at most.
 
 Jobs that a worker has reserved stay: let the workers finish, or stop them, and call it again until no job is left.
 
@@ -77,7 +77,10 @@ func (i *importBeanstalkdCmd) Run(con *console) error {
 		return err
 	}
 	defer to.Close()
-	m := mover{from: from, to: to}
+	if err := differ(ctx, from, to); err != nil {
+		return err
+	}
+	m := mover{con: con, from: from, to: to}
 	for n := range tubes {
 		if err = m.tube(ctx, &tubes[n]); err != nil {
 			err = fmt.Errorf("cannot move the tube %s: %w", tubes[n].Tube, err)
@@ -143,31 +146,69 @@ func (i *importBeanstalkdCmd) show(con *console, tubes []imported) error {
 
 // mover moves jobs between two servers.
 type mover struct {
+	con      *console
 	from, to *client.Beanstalk
 
 	pausedAt time.Time
 }
 
 // tube moves the jobs of a tube.
-func (m *mover) tube(ctx context.Context, t *imported) error {
+func (m *mover) tube(ctx context.Context, t *imported) (err error) {
+	defer func() {
+		if err != nil && !m.pausedAt.IsZero() {
+			m.resume(t.Tube)
+		}
+	}()
+	m.pausedAt = time.Time{}
 	for _, server := range []*client.Beanstalk{m.from, m.to} {
 		if err := want(server.Ask(ctx, nil, "use %s", t.Tube))("USING"); err != nil {
 			return err
 		}
 	}
-	m.pausedAt = time.Time{}
 	for _, state := range []string{"delayed", "buried", "ready"} { // a delayed job may become ready meanwhile
 		for more := true; more; {
 			if err := m.pause(ctx, t.Tube, importPause); err != nil {
 				return err
 			}
-			var err error
 			if more, err = m.next(ctx, t, state); err != nil {
 				return err
 			}
 		}
 	}
-	return want(m.from.Ask(ctx, nil, "pause-tube %s 0", t.Tube))("PAUSED")
+	if there := t.Ready + t.Delayed + t.Buried; there > t.Moved {
+		m.con.say("%s of the tube %s stayed: workers have taken them, or they came by another protocol", counted(int64(there-t.Moved), "job"), t.Tube)
+	}
+	return want(m.from.Ask(ctx, nil, "pause-tube %s 0", t.Tube))("PAUSED", "NOT_FOUND")
+}
+
+// resumeTime bounds the attempt to end the pause of a tube after an error.
+const resumeTime = 5 * time.Second
+
+// resume ends the pause of a tube after an error, over a connection of its own: the other may be broken.
+func (m *mover) resume(tube string) {
+	ctx, cancel := context.WithTimeout(context.Background(), resumeTime)
+	defer cancel()
+	from, err := client.DialBeanstalkd(ctx, m.from.Address())
+	if err == nil {
+		defer from.Close()
+		err = want(from.Ask(ctx, nil, "pause-tube %s 0", tube))("PAUSED", "NOT_FOUND")
+	}
+	if err != nil {
+		m.con.say("the tube %s may stay paused at %s for %d seconds: %v", tube, m.from.Address(), importPause, err)
+	}
+}
+
+// differ returns an error if both connections are to one server: its jobs would be moved for ever.
+func differ(ctx context.Context, from, to *client.Beanstalk) error {
+	a, err := from.Ask(ctx, nil, "stats")
+	if err != nil {
+		return err
+	}
+	b, err := to.Ask(ctx, nil, "stats")
+	if err == nil && a.Value("id") != "" && a.Value("id") == b.Value("id") {
+		err = fmt.Errorf("%s and %s are the same server", from.Address(), to.Address())
+	}
+	return err
 }
 
 // pause has a tube hand out nothing at beanstalkd, so that no worker takes a job while it is moved.

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,7 +25,8 @@ type importFaktoryCmd struct {
 	To             string `default:"127.0.0.1" placeholder:"ADDR" help:"Address of this server's Faktory protocol, see treadle serve --faktory (default: ${default}, port 7419)."`
 	PasswordFile   string `placeholder:"FILE" help:"File with the password of the Faktory (default: none)."`
 	ToPasswordFile string `placeholder:"FILE" help:"File with the password of this server (default: none)."`
-	As             string `enum:",retries,dead" default:"" placeholder:"SET" help:"The set that the jobs in the queues came from, retries or dead, after a move that was broken off (default: none)."`
+	State          string `default:"treadle-import-faktory.state" placeholder:"FILE" help:"File that tells a later call how far this one came (default: ${default}). A complete move removes it."`
+	As             string `enum:",retries,dead" default:"" placeholder:"SET" help:"The set that the jobs in the queues came from, retries or dead, after a move that was broken off and whose --state is lost (default: as --state says)."`
 	Move           bool   `help:"Move the jobs. Without it the command shows what it would move, and changes nothing."`
 	JSON           bool   `name:"json" help:"Print JSON."`
 }
@@ -31,7 +35,7 @@ type importFaktoryCmd struct {
 func (importFaktoryCmd) Help() string {
 	return `Without --move the command counts the jobs of each queue and set and changes nothing. With --move it fetches each job, pushes it here, and acknowledges it there when it is on disk here. Scheduled jobs keep their time, failed jobs their failure and the time of their retry, dead jobs are dead here.
 
-Stop the workers and producers of the Faktory first: Faktory gives scheduled, failed and dead jobs only when they are requeued, and a worker would take them then. The command refuses to move anything while a worker is connected or has a job. An interrupt ends it after the jobs at hand; it can be called again.
+Stop the workers and producers of the Faktory first: Faktory gives scheduled, failed and dead jobs only when they are requeued, and a worker would take them then. The command refuses to move anything while a worker is connected or has a job. An interrupt ends it after the jobs at hand; it can be called again, from the same directory, also after it was killed: --state names the file in which it keeps how far it came.
 
 	treadle import faktory old.example:7419
 	treadle import faktory old.example:7419 --move`
@@ -42,7 +46,7 @@ func (i *importFaktoryCmd) Run(con *console) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second signal ends the process at once
-	m := &faktoryMove{con: con, set: i.As}
+	m := &faktoryMove{con: con, source: i.From, file: i.State}
 	var err error
 	if m.from, err = dialFaktory(ctx, i.From, client.FaktorySource, i.PasswordFile); err != nil {
 		return err
@@ -65,6 +69,12 @@ func (i *importFaktoryCmd) Run(con *console) error {
 		return err
 	}
 	defer m.to.Close()
+	if m.from.Address() == m.to.Address() {
+		return fmt.Errorf("%s and %s are the same server", i.From, i.To)
+	}
+	if err := m.recall(i.As); err != nil {
+		return err
+	}
 	err = m.moveAll(ctx)
 	return firstOf(i.show(con, state, m.moved), func() error { return m.broken(err) })
 }
@@ -105,6 +115,8 @@ type faktoryMove struct {
 	con      *console
 	from, to *client.Faktory
 	set      string // the set that the jobs in the queues came from; empty: from none
+	source   string // as the user names it
+	file     string // has source and set for a later call; none: the set is empty
 	moved    int64
 }
 
@@ -113,18 +125,54 @@ type faktoryMove struct {
 var faktorySets = []string{"scheduled", "retries", "dead"}
 
 // errFaktoryBusy reports that workers might take what is requeued.
-var errFaktoryBusy = errors.New("workers of the Faktory are connected, or jobs are reserved: stop the workers first, and wait for the end of reservations")
+var errFaktoryBusy = errors.New("workers of the Faktory are connected, or jobs are reserved: stop the workers first. What a broken-off move or a killed worker has reserved comes back after its reserve_for, 30 minutes if it has none")
 
 // broken returns the error of a move that ends early.
 func (m *faktoryMove) broken(err error) error {
 	if err == nil {
 		return nil
 	}
-	again := "again"
+	again := ""
 	if m.set == "retries" || m.set == "dead" { // their jobs are in the queues now
-		again = "again with --as " + m.set
+		again = fmt.Sprintf(", with the file %s, or with --as %s", m.file, m.set)
 	}
-	return fmt.Errorf("not all jobs are moved: %w; call the command %s", err, again)
+	return fmt.Errorf("not all jobs are moved: %w; call the command again%s", err, again)
+}
+
+// recall takes the set from the file of an earlier call, unless the user names it.
+func (m *faktoryMove) recall(set string) error {
+	if set != "" {
+		return m.remember(set)
+	}
+	text, err := os.ReadFile(m.file)
+	switch source, set, ok := strings.Cut(strings.TrimSpace(string(text)), " "); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !ok || !slices.Contains(faktorySets, set):
+		return fmt.Errorf("%s is no file of an earlier move: name another with --state", m.file)
+	case source != m.source:
+		return fmt.Errorf("%s is of a move from %s: finish that first, or name another file with --state", m.file, source)
+	default:
+		m.set = set
+		m.con.say("an earlier call has put the jobs of %s into the queues: they are moved first", set)
+	}
+	return nil
+}
+
+// remember keeps the set for a later call, before its jobs are requeued. With an empty set a later call needs nothing.
+func (m *faktoryMove) remember(set string) error {
+	if m.set = set; set == "" {
+		if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return replaceFile(m.file, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, m.source, set)
+		return err
+	})
 }
 
 // moveAll moves the jobs of the queues, and then those of one set after the other, until ctx ends. What has begun is
@@ -134,7 +182,9 @@ func (m *faktoryMove) moveAll(ctx context.Context) error {
 		if err := m.moveQueues(ctx); err != nil {
 			return err
 		}
-		m.set = set
+		if err := m.remember(set); err != nil {
+			return err
+		}
 		if _, err := m.from.Ask(context.WithoutCancel(ctx), "MUTATE", fmt.Appendf(nil, `{"cmd":"requeue","target":%q}`, set)); err != nil {
 			return err
 		}
@@ -167,13 +217,12 @@ func (m *faktoryMove) moveQueues(ctx context.Context) error {
 			}
 		}
 	}
-	m.set = ""
-	return nil
+	return m.remember("")
 }
 
 // Bounds of the jobs that are fetched before they are pushed together.
 const (
-	moveJobs  = 500
+	moveJobs  = 50 // as many are reserved when the command is killed
 	moveBytes = 1 << 20
 )
 

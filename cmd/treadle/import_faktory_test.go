@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,9 @@ func (f faktorySays) asks(pairs ...string) {
 // importsFaktory calls treadle import faktory and checks its output and exit code.
 func importsFaktory(t *testing.T, want string, code int, args ...string) {
 	t.Helper()
+	if !slices.Contains(args, "--state") {
+		args = append(args, "--state", filepath.Join(t.TempDir(), "state"))
+	}
 	out, errs, got := treadle(t, "", append([]string{"import", "faktory"}, args...)...)
 	if !like(out+errs, want) || got != code {
 		t.Errorf("%q: exit code %d\n%s%s\nwant exit code %d\n%s", args, got, out, errs, code, want)
@@ -122,5 +126,41 @@ func TestImportFaktoryAgain(t *testing.T) {
 	importsFaktory(t, "*2  moved\n*", 0, from, "--to", to, "--as", "dead", "--move")
 	if got := here.setsOf(); got != "0 0 2 0" {
 		t.Errorf("the sets are %s", got)
+	}
+}
+
+// TestImportFaktoryKilled: the set that was requeued when the command was killed stands in a file, so that the next
+// call does not take its jobs for ready ones.
+func TestImportFaktoryKilled(t *testing.T) {
+	from, to := startFaktory(t), startFaktory(t)
+	old, here := dialFaktoryAs(t, from, ""), dialFaktoryAs(t, to, "")
+	state := filepath.Join(t.TempDir(), "state")
+	move := []string{from, "--to", to, "--state", state, "--move"}
+	for text, says := range map[string]string{
+		"rubbish\n":             "is no file of an earlier move",
+		"elsewhere:7419 dead\n": "is of a move from elsewhere:7419",
+	} {
+		if err := os.WriteFile(state, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		importsFaktory(t, "*"+says+"*", 1, move...)
+	}
+	const unique = `PUSH {"jid":"%s","jobtype":"T","args":[],"retry":-1,"custom":{"unique_for":600}}`
+	here.asks(fmt.Sprintf(unique, "unique-1"), "OK")
+	old.asks(fmt.Sprintf(unique, "unique-2"), "OK", "FETCH default", `{`, `FAIL {"jid":"unique-2"}`, "OK")
+	if err := os.Remove(state); err != nil {
+		t.Fatal(err)
+	}
+	importsFaktory(t, "*", 1, move...) // breaks off while the dead are in the queues
+	if text, err := os.ReadFile(state); err != nil || string(text) != from+" dead\n" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+	old.asks(`FAIL {"jid":"unique-2"}`, "OK", "FLUSH", "OK", `PUSH {"jid":"dead-001","jobtype":"T","args":[]}`, "OK")
+	importsFaktory(t, "*1  moved\n*the jobs of dead into the queues*", 0, move...)
+	if got := here.setsOf(); got != "0 0 1 0" {
+		t.Errorf("the sets are %s", got)
+	}
+	if _, err := os.Stat(state); err == nil {
+		t.Error("the file is still there")
 	}
 }

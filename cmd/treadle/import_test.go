@@ -169,10 +169,14 @@ func TestImportRefusals(t *testing.T) {
 		{"has no tube none (it answered NOT_FOUND)", []string{from, "--tube", "none"}},
 		{"a job has 11 bytes: start this server with a larger --beanstalk-max-job", []string{from, "--to", to, "--move"}},
 		{"cannot connect to tcp://127.0.0.1:1", []string{"127.0.0.1:1"}},
+		{"are the same server", []string{from, "--to", from, "--move"}},
 	} {
 		if _, said, code := treadle(t, "", append([]string{"import", "beanstalkd"}, f.args...)...); code == 0 || !strings.Contains(said, f.says) {
 			t.Errorf("%q: exit code %d, %q, want %q", f.args, code, said, f.says)
 		}
 	}
 	old.asks("peek-ready", "FOUND")
+	if left := worked(old.Ask(t.Context(), nil, "stats-tube default"))(t); left.Number("pause-time-left") != 0 {
+		t.Errorf("the tube is paused for %d s more", left.Number("pause-time-left"))
+	}
 }

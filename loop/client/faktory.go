@@ -70,6 +70,9 @@ func (f *Faktory) greet(ctx context.Context, password string) error {
 	return err
 }
 
+// Address returns the server's address as network://address.
+func (f *Faktory) Address() string { return f.address }
+
 // Close ends the connection.
 func (f *Faktory) Close() { _ = f.conn.Close() }
 
