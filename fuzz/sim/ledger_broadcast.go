@@ -59,7 +59,14 @@ func (l *Ledger) checkBroadcasts() {
 // maybeBroadcast reports whether a broadcast job may have gone to a worker that has not read it yet, or whose
 // connection ends in this turn.
 func (l *Ledger) maybeBroadcast(j *Job) bool {
+	if j.notBefore > max(l.wall, l.clock().Wall) {
+		return false
+	}
 	return slices.ContainsFunc(l.net.conns, func(c *Conn) bool {
-		return l.mayHaveUnread(c, j) || c.peer.Closed() && l.serving(c, broadcastQueue)
+		asks := false
+		for _, r := range c.requests {
+			asks = asks || r.cmd == periodic.GrabJob || r.cmd == periodic.Sleep
+		}
+		return l.mayHaveUnread(c, j) || asks && c.peer.Closed() && l.serving(c, broadcastQueue)
 	})
 }
