@@ -149,7 +149,8 @@ type mover struct {
 	con      *console
 	from, to *client.Beanstalk
 
-	pausedAt time.Time
+	pausedAt time.Time // when the tube was paused by this command; zero: it is not
+	unpause  time.Time // when the pause ends that the tube had before
 }
 
 // tube moves the jobs of a tube.
@@ -160,6 +161,11 @@ func (m *mover) tube(ctx context.Context, t *imported) (err error) {
 		}
 	}()
 	m.pausedAt = time.Time{}
+	before, err := m.from.Ask(ctx, nil, "stats-tube %s", t.Tube)
+	if err != nil {
+		return err
+	}
+	m.unpause = time.Now().Add(time.Duration(before.Number("pause-time-left")) * time.Second)
 	for _, server := range []*client.Beanstalk{m.from, m.to} {
 		if err := want(server.Ask(ctx, nil, "use %s", t.Tube))("USING"); err != nil {
 			return err
@@ -176,9 +182,15 @@ func (m *mover) tube(ctx context.Context, t *imported) (err error) {
 		}
 	}
 	if there := t.Ready + t.Delayed + t.Buried; there > t.Moved {
-		m.con.say("%s of the tube %s stayed: workers have taken them, or they came by another protocol", counted(int64(there-t.Moved), "job"), t.Tube)
+		m.con.say("%s of the tube %s were not moved: workers have taken them, or they came by another protocol and stay", counted(int64(there-t.Moved), "job"), t.Tube)
 	}
-	return want(m.from.Ask(ctx, nil, "pause-tube %s 0", t.Tube))("PAUSED", "NOT_FOUND")
+	return m.endPause(ctx, m.from, t.Tube)
+}
+
+// endPause ends the pause of a tube by this command. One that the tube had before goes on.
+func (m *mover) endPause(ctx context.Context, from *client.Beanstalk, tube string) error {
+	left := max(time.Until(m.unpause), 0).Round(time.Second) / time.Second
+	return want(from.Ask(ctx, nil, "pause-tube %s %d", tube, left))("PAUSED", "NOT_FOUND")
 }
 
 // resumeTime bounds the attempt to end the pause of a tube after an error.
@@ -191,7 +203,7 @@ func (m *mover) resume(tube string) {
 	from, err := client.DialBeanstalkd(ctx, m.from.Address())
 	if err == nil {
 		defer from.Close()
-		err = want(from.Ask(ctx, nil, "pause-tube %s 0", tube))("PAUSED", "NOT_FOUND")
+		err = m.endPause(ctx, from, tube)
 	}
 	if err != nil {
 		m.con.say("the tube %s may stay paused at %s for %d seconds: %v", tube, m.from.Address(), importPause, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,7 +70,7 @@ func (i *importFaktoryCmd) Run(con *console) error {
 		return err
 	}
 	defer m.to.Close()
-	if m.from.Address() == m.to.Address() {
+	if m.from.SamePeer(m.to) {
 		return fmt.Errorf("%s and %s are the same server", i.From, i.To)
 	}
 	if err := m.recall(i.As); err != nil {
@@ -139,53 +140,58 @@ func (m *faktoryMove) broken(err error) error {
 	return fmt.Errorf("not all jobs are moved: %w; call the command again%s", err, again)
 }
 
-// recall takes the set from the file of an earlier call, unless the user names it.
+// recall takes the set from the file of an earlier call, unless the user names it. Another file is left as it is.
 func (m *faktoryMove) recall(set string) error {
-	if set != "" {
-		return m.remember(set)
-	}
 	text, err := os.ReadFile(m.file)
-	switch source, set, ok := strings.Cut(strings.TrimSpace(string(text)), " "); {
+	line := strings.TrimSpace(string(text))
+	at := max(strings.LastIndexByte(line, ' '), 0) // a path may have spaces
+	switch source, kept := line[:at], strings.TrimSpace(line[at:]); {
 	case errors.Is(err, fs.ErrNotExist):
+		m.set = set
 		return nil
 	case err != nil:
 		return err
-	case !ok || !slices.Contains(faktorySets, set):
+	case !slices.Contains(faktorySets, kept):
 		return fmt.Errorf("%s is no file of an earlier move: name another with --state", m.file)
 	case source != m.source:
 		return fmt.Errorf("%s is of a move from %s: finish that first, or name another file with --state", m.file, source)
 	default:
-		m.set = set
-		m.con.say("an earlier call has put the jobs of %s into the queues: they are moved first", set)
+		m.set = cmp.Or(set, kept)
+		m.con.say("an earlier call has put the jobs of %s into the queues, says %s: all that is there is moved as such; remove the file if workers have emptied the queues since", m.set, m.file)
 	}
 	return nil
 }
 
-// remember keeps the set for a later call, before its jobs are requeued. With an empty set a later call needs nothing.
-func (m *faktoryMove) remember(set string) error {
-	if m.set = set; set == "" {
-		if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	return replaceFile(m.file, func(w io.Writer) error {
+// requeue puts the jobs of a set into the queues. A later call must know the set before.
+func (m *faktoryMove) requeue(ctx context.Context, set string) error {
+	err := replaceFile(m.file, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, m.source, set)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	m.set = set
+	_, err = m.from.Ask(context.WithoutCancel(ctx), "MUTATE", fmt.Appendf(nil, `{"cmd":"requeue","target":%q}`, set))
+	return err
 }
 
 // moveAll moves the jobs of the queues, and then those of one set after the other, until ctx ends. What has begun is
 // finished then, so that no job stays reserved.
 func (m *faktoryMove) moveAll(ctx context.Context) error {
+	if m.set != "" { // the earlier call may have ended before all of its jobs were requeued
+		if err := m.requeue(ctx, m.set); err != nil {
+			return err
+		}
+	}
 	for _, set := range faktorySets {
 		if err := m.moveQueues(ctx); err != nil {
 			return err
 		}
-		if err := m.remember(set); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, err := m.from.Ask(context.WithoutCancel(ctx), "MUTATE", fmt.Appendf(nil, `{"cmd":"requeue","target":%q}`, set)); err != nil {
+		if err := m.requeue(ctx, set); err != nil {
 			return err
 		}
 	}
@@ -217,7 +223,11 @@ func (m *faktoryMove) moveQueues(ctx context.Context) error {
 			}
 		}
 	}
-	return m.remember("")
+	m.set = ""
+	if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // Bounds of the jobs that are fetched before they are pushed together.
@@ -277,8 +287,9 @@ func (m *faktoryMove) moveSome(ctx context.Context, queue string, most int64) (i
 	return int64(len(jids)), nil
 }
 
-// deadDelay keeps a dead job from the workers of this server until it is dead here.
-const deadDelay = 24 * time.Hour
+// deadDelay keeps a dead job from the workers of this server until it is dead here, also when the command is killed
+// before.
+const deadDelay = 10 * 365 * 24 * time.Hour
 
 // appendJob appends the text of a fetched job, with the time at which it is due here. It returns the jid as JSON.
 func (m *faktoryMove) appendJob(dst, text []byte) (out, jid []byte, err error) {

@@ -145,6 +145,7 @@ func TestImportFaktoryKilled(t *testing.T) {
 		}
 		importsFaktory(t, "*"+says+"*", 1, move...)
 	}
+	importsFaktory(t, "*are the same server*", 1, from, "--to", from, "--move")
 	const unique = `PUSH {"jid":"%s","jobtype":"T","args":[],"retry":-1,"custom":{"unique_for":600}}`
 	here.asks(fmt.Sprintf(unique, "unique-1"), "OK")
 	old.asks(fmt.Sprintf(unique, "unique-2"), "OK", "FETCH default", `{`, `FAIL {"jid":"unique-2"}`, "OK")

@@ -179,4 +179,9 @@ func TestImportRefusals(t *testing.T) {
 	if left := worked(old.Ask(t.Context(), nil, "stats-tube default"))(t); left.Number("pause-time-left") != 0 {
 		t.Errorf("the tube is paused for %d s more", left.Number("pause-time-left"))
 	}
+	old.asks("pause-tube default 5000", "PAUSED")
+	treadle(t, "", "import", "beanstalkd", from, "--to", to, "--move")
+	if left := worked(old.Ask(t.Context(), nil, "stats-tube default"))(t); left.Number("pause-time-left") < 4000 {
+		t.Errorf("the tube is paused for %d s more, and was for 5000", left.Number("pause-time-left"))
+	}
 }

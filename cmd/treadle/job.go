@@ -279,18 +279,23 @@ func showJob(w io.Writer, d *client.JobDetails) error {
 }
 
 // showTexts writes the error texts of several lines, such as those with a backtrace.
-func showTexts(w io.Writer, attempts []client.JobAttempt) (err error) {
+func showTexts(w io.Writer, attempts []client.JobAttempt) error {
 	for _, a := range attempts {
 		text := strings.Split(strings.TrimSpace(a.Text), "\n")
 		if len(text) == 1 {
 			continue
 		}
-		_, err = fmt.Fprintf(w, "\n%s %s:\n", time.UnixMilli(a.At).Format(time.DateTime), a.Outcome)
+		all := fmt.Appendf(nil, "\n%s %s:\n", time.UnixMilli(a.At).Format(time.DateTime), a.Outcome)
 		for _, line := range text {
-			_, err = fmt.Fprintf(w, "    %s\n", printable(strings.ReplaceAll(strings.TrimRight(line, "\r"), "\t", "    ")))
+			if line = strings.ReplaceAll(strings.TrimSpace(line), "\t", " "); line != "" {
+				all = fmt.Appendf(all, "    %s\n", printable(line))
+			}
+		}
+		if _, err := w.Write(all); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // maxShown is how many characters of a workload or result a line shows.

@@ -91,8 +91,12 @@ func (api *API) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Polici
 	q := api.sumOf(s, now)
 	q.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
 	fillPause(&q, table, s.Name)
-	if left := s.PausedUntil - now.Mono; q.Paused == "" && left > 0 {
-		q.Paused, q.PausedBy, q.PausedWhy = "hand-out", "pause-tube", "for "+wait(left)
+	if left := s.PausedUntil - now.Mono; s.Paused == 0 && left > 0 {
+		if q.Paused == "submits" { // by a policy, whose reason stays
+			q.Paused = "both"
+		} else {
+			q.Paused, q.PausedBy, q.PausedWhy = "hand-out", "pause-tube", "for "+wait(left)
+		}
 	}
 	if s.Counted {
 		q.Rates = api.rates(s.Name, false)

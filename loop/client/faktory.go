@@ -70,8 +70,10 @@ func (f *Faktory) greet(ctx context.Context, password string) error {
 	return err
 }
 
-// Address returns the server's address as network://address.
-func (f *Faktory) Address() string { return f.address }
+// SamePeer reports whether both connections lead to one address.
+func (f *Faktory) SamePeer(o *Faktory) bool {
+	return f.conn.RemoteAddr().String() == o.conn.RemoteAddr().String()
+}
 
 // Close ends the connection.
 func (f *Faktory) Close() { _ = f.conn.Close() }
