@@ -75,8 +75,8 @@ layers: ## the test of who may import whom
 # The tests of cmd/treadle and bench start programs, which are built without the detector, and the simulation plays in one
 # goroutine at a time: the detector would make them slow and find next to nothing. The tests of
 # Disbatch's packages wait for a fake MongoDB, which takes minutes with it. `make race` has them all the same.
-race-short: ## the short tests with the race detector and the invariants checked, but for those of programs, of Disbatch and the simulation
-	CGO_ENABLED=1 $(GO) test -race -short -skip $(ONE_GOROUTINE) -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$ -e /fuzz/sim -e /loop/disbatch/)
+race-short: ## the short tests with the race detector and the invariants checked, but for those of programs, of Disbatch, of the journal and the simulation
+	CGO_ENABLED=1 $(GO) test -race -short -skip $(ONE_GOROUTINE) -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$ -e /fuzz/sim -e /loop/disbatch/ -e /loop/journal$$)
 
 check: lint layers proto-current long race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, long tests, short race, interop, FUZZTIME=1s of each fuzz target
 
