@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,19 +92,27 @@ func TestAPIAudit(t *testing.T) {
 	f(a.fail(1), "0 of 1 jobs failed")
 }
 
-// TestWatch: pages are watched while the server runs, and its end is an error.
+// TestWatch: each page that is watched has events, and the end of the server is an error.
 func TestWatch(t *testing.T) {
 	s := startAPI(t)
 	a := newAPITrial(t.Context(), &sample{}, s, 0)
 	defer a.admin.Close()
-	if err := a.measure(row{Kind: "metrics"}, 1); err != nil {
+	if err := a.measure(row{Kind: "submit lines"}, 1); err != nil {
 		t.Fatal(err)
 	}
-	do := watch(s)
-	for range 3 {
-		if err := do(t.Context()); err != nil {
+	for _, page := range watchedPages {
+		reply, err := getPage(t.Context(), s.HTTP, "/live?at="+url.QueryEscape(page))
+		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := reply.Body.Read(make([]byte, 1)); err != nil {
+			t.Errorf("%s has no events: %v", page, err)
+		}
+		_ = reply.Body.Close()
+	}
+	do := watch(s)
+	if err := do(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	s.Stop()
 	if err := do(t.Context()); err == nil {

@@ -26,21 +26,27 @@ func httpGet(ctx context.Context, address, path string) (string, error) {
 
 // httpDo sends a body of a type to the server over HTTP, and returns the answer's.
 func httpDo(ctx context.Context, method, address, path, kind string, body io.Reader) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", kind)
-	reply, err := http.DefaultClient.Do(request)
+	reply, err := httpOpen(ctx, method, address, path, "Content-Type", kind, body)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = reply.Body.Close() }()
-	answer, err := io.ReadAll(reply.Body)
-	if err == nil && reply.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s was answered %s", path, reply.Status)
+	return io.ReadAll(reply.Body)
+}
+
+// httpOpen sends a request with one header line to the server over HTTP. The reply's body is to be closed.
+func httpOpen(ctx context.Context, method, address, path, header, value string, body io.Reader) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
+	if err != nil {
+		return nil, err
 	}
-	return answer, err
+	request.Header.Set(header, value)
+	reply, err := http.DefaultClient.Do(request)
+	if err == nil && reply.StatusCode != http.StatusOK {
+		_ = reply.Body.Close() // the status says why
+		return nil, fmt.Errorf("%s was answered %s", path, reply.Status)
+	}
+	return reply, err
 }
 
 // apiConn is a connection to the HTTP API, of a client that does no more than the server needs: on the two processors

@@ -66,17 +66,7 @@ func readEvents(ctx context.Context, address, page string) error {
 
 // getPage requests a page in gzip's form, as browsers do. The reply's body is to be closed.
 func getPage(ctx context.Context, address, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept-Encoding", "gzip")
-	reply, err := http.DefaultClient.Do(request)
-	if err == nil && reply.StatusCode != http.StatusOK {
-		_ = reply.Body.Close() // the status says why
-		return nil, fmt.Errorf("%s was answered %s", path, reply.Status)
-	}
-	return reply, err
+	return httpOpen(ctx, http.MethodGet, address, path, "Accept-Encoding", "gzip", http.NoBody)
 }
 
 // browse loads each page so many times. Of the pages it keeps the largest time that one of a hundred loads exceeds, and

@@ -63,10 +63,6 @@ func (l *Ledger) maybeBroadcast(j *Job) bool {
 		return false
 	}
 	return slices.ContainsFunc(l.net.conns, func(c *Conn) bool {
-		asks := false
-		for _, r := range c.requests {
-			asks = asks || r.cmd == periodic.GrabJob || r.cmd == periodic.Sleep
-		}
-		return l.mayHaveUnread(c, j) || asks && c.peer.Closed() && l.serving(c, broadcastQueue)
+		return l.mayHaveUnread(c, j) || c.peer.Closed() && l.serving(c, broadcastQueue) && c.waitsFor(j)
 	})
 }

@@ -123,6 +123,11 @@ func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
 	if !c.slow || !mayDo(j.queue) && !slices.ContainsFunc(j.otherQueues, mayDo) {
 		return false
 	}
+	return c.waitsFor(j)
+}
+
+// waitsFor reports whether an unanswered request of the peer may be answered with j.
+func (c *Conn) waitsFor(j *Job) bool {
 	for _, r := range c.requests {
 		if r.cmd == periodic.GrabJob || r.cmd == periodic.Sleep && j.queue == broadcastQueue {
 			return true
